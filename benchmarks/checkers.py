@@ -49,9 +49,9 @@ def timed_projects(work: Path, programs: Path) -> list[Timed]:
 def _list_project_folders(work: Path) -> list[tuple[str, Path, int]]:
     found = []
     for name in PROJECTS:
-        package = corpus.one(work, name)
+        package = corpus.load_package(work, name)
         found.append((f"{package.name} {package.release}", package.folder, package.lines))
-    packages = [corpus.one(work, name) for name in LIBRARIES]
+    packages = [corpus.load_package(work, name) for name in LIBRARIES]
     together = work / SIDE_BY_SIDE
     if not together.is_dir():
         new = together.with_suffix(".new")
@@ -73,21 +73,21 @@ def _make_empty_environment(work: Path) -> Path:
 
 
 def _shardlint_command(work: Path, programs: Path, _empty: Path, folder: Path) -> Command:
-    return Command(OURS, [*peers.shardlint(programs), "--no-cache", str(folder)])
+    return Command(OURS, [*peers.shardlint_command(programs), "--no-cache", str(folder)])
 
 
 def _ruff_command(work: Path, _programs: Path, _empty: Path, folder: Path) -> Command:
-    return Command(RUFF, [*peers.ruff(work), "--no-cache", str(folder)])
+    return Command(RUFF, [*peers.ruff_command(work), "--no-cache", str(folder)])
 
 
 def _ty_command(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
-    program = str(peers.install(work, "ty") / "ty")
+    program = str(peers.install_tool(work, "ty") / "ty")
     options = ["--project", str(folder), "--python", str(empty), "--quiet", "--output-format", "concise"]
     return Command("ty", [program, "check", *options, str(folder)])
 
 
 def _pyrefly_command(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
-    program = str(peers.install(work, "pyrefly") / "pyrefly")
+    program = str(peers.install_tool(work, "pyrefly") / "pyrefly")
     settings = folder / "pyrefly.toml"
     settings.write_text(
         'project-includes = ["**/*.py"]\nproject-excludes = []\n'  # it leaves out hidden folders, and all is in one
@@ -98,7 +98,7 @@ def _pyrefly_command(work: Path, _programs: Path, empty: Path, folder: Path) -> 
 
 
 def _mypy_command(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
-    program = str(peers.install(work, "mypy") / "mypy")
+    program = str(peers.install_tool(work, "mypy") / "mypy")
     uncached = ["--no-incremental", "--cache-dir", "/dev/null", "--python-executable", str(empty / "bin" / "python")]
     options = ["--ignore-missing-imports", "--explicit-package-bases", "--namespace-packages", "--no-error-summary"]
     # With 2 it says that a file cannot be parsed or is found twice, and that it stopped there: no time of its work.
@@ -106,7 +106,7 @@ def _mypy_command(work: Path, _programs: Path, empty: Path, folder: Path) -> Com
 
 
 def _basedpyright_command(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
-    program = str(peers.install(work, "basedpyright") / "basedpyright")
+    program = str(peers.install_tool(work, "basedpyright") / "basedpyright")
     settings = folder / "pyrightconfig.json"
     settings.write_text('{"include": ["."], "exclude": []}\n')  # as above
     options = ["--project", str(settings), "--pythonpath", str(empty / "bin" / "python")]
@@ -123,12 +123,12 @@ _TOOLS: dict[str, Callable[[Path, Path, Path, Path], Command]] = {
 }
 
 
-def measure(work: Path, timed: Iterable[Timed], rounds: int) -> None:
+def measure_checkers(work: Path, timed: Iterable[Timed], rounds: int) -> None:
     """Run all in turn, `rounds` times."""
     for project in timed:
         for turn in range(rounds):
             for tool, command in list(project.commands.items()):
-                run = command.run(work)
+                run = command.run_once(work)
                 if run.code == 2:
                     print(f"{project.name}, {tool}: gave up", flush=True)
                     del project.commands[tool]
@@ -155,11 +155,11 @@ def timing_table(timed: Sequence[Timed]) -> list[str]:
 def _format_cell(command: Command | None, ours: float) -> str:
     if command is None:
         return "–"
-    seconds, runs = command.cpu_seconds, [run.cpu for run in command.timed]
+    seconds, runs = command.cpu_seconds, [run.cpu for run in command.timed_runs]
     noise = f" ± {(max(runs) - min(runs)) / 2:.2f}" if len(runs) > 1 else ""
     return f"{seconds:.2f}{noise}" + ("" if command.what == OURS else f" ({seconds / ours:.2f}x)")
 
 
 def _format_wall_time(timed: Sequence[Timed], tool: str) -> str:
-    each = [project.commands[tool].seconds for project in timed if tool in project.commands]
+    each = [project.commands[tool].median_seconds for project in timed if tool in project.commands]
     return f"{statistics.fmean(each):.1f} on average" if each else "–"

@@ -29,7 +29,7 @@ def _nest_headers(header: str, size: int) -> str:
     return _function_with_lines(iter([*lines, f"{' ' * size}x = {PUT}"]))
 
 
-def ifs(size: int) -> str:
+def nested_ifs(size: int) -> str:
     """Nested `if`s, each with two ways."""
     lines = [f"{' ' * depth}if y[{depth}]:" for depth in range(size)]
     lines.append(f"{' ' * size}x = {PUT}")
@@ -37,7 +37,7 @@ def ifs(size: int) -> str:
     return _function_with_lines(iter(lines))
 
 
-def loops(size: int) -> str:
+def nested_loops(size: int) -> str:
     """Loops within loops, as deep as Python allows (20), one such nest after the other."""
     depth = min(size, 18)
     return "".join(
@@ -60,7 +60,7 @@ def nest_calls(size: int) -> str:
     return helpers + _function_with_lines(iter([f"x = {inner}"]))
 
 
-def functions(size: int) -> str:
+def nested_functions(size: int) -> str:
     """Functions defined in functions."""
     lines = [f"{' ' * depth}def f{depth}(x, y):" for depth in range(size)]
     lines.append(f"{' ' * size}return {PUT}")
@@ -68,24 +68,24 @@ def functions(size: int) -> str:
     return _function_with_lines(iter([*lines, "x = f0(x, y)"]))
 
 
-def rebinds(size: int) -> str:
+def repeated_rebinds(size: int) -> str:
     """One name bound again and again, each time from what it was, in code that is jitted and in code that is mapped."""
     text = _function_with_lines(f"x = {PUT} + {number}" for number in range(size))
     return text + _replace_jit_by_shard_map(text.replace("def step", "def mapped"))
 
 
-def ways(size: int) -> str:
+def sequential_ifs(size: int) -> str:
     """One name bound again in one `if` after the other."""
     return _function_with_lines(f"if y[{number}]:\n        x = {PUT}" for number in range(size))
 
 
-def swaps(size: int) -> str:
+def repeated_swaps(size: int) -> str:
     """Two names that change places again and again."""
     text = _function_with_lines("x, y = y, x" for _ in range(size))
     return text + _replace_jit_by_shard_map(text.replace("def step", "def mapped"))
 
 
-def elifs(size: int) -> str:
+def elif_chain(size: int) -> str:
     """One chain of `elif`."""
     lines = ["if y == 0:", f"    x = {PUT}"]
     for number in range(1, size):
@@ -94,7 +94,7 @@ def elifs(size: int) -> str:
     return text + _replace_jit_by_shard_map(text.replace("def step", "def mapped"))
 
 
-def helpers(size: int) -> str:
+def circular_helpers(size: int) -> str:
     """Helpers that call each other, each two others, in circles."""
     parts = []
     for number in range(size):
@@ -107,7 +107,7 @@ def helpers(size: int) -> str:
     )
 
 
-def maps(size: int) -> str:
+def chained_maps(size: int) -> str:
     """Trees mapped one from the other."""
     lines = ["tree = {'a': spec, 'b': other}"]
     lines += ["tree = jax.tree.map(lambda s: s, tree)" for _ in range(size)]
@@ -115,7 +115,7 @@ def maps(size: int) -> str:
     return _function_with_lines(iter(lines))
 
 
-def jits(size: int) -> str:
+def chained_jits(size: int) -> str:
     """A function through one jit after the other, each with shardings."""
     lines = ["\n\ndef f0(x):\n    return x * 2\n\n"]
     for number in range(size):
@@ -135,7 +135,7 @@ def shard_maps(size: int) -> str:
     return "".join(parts)
 
 
-def classes(size: int) -> str:
+def inherited_classes(size: int) -> str:
     """Classes that each inherit from the one before, and ask it for a field."""
     parts = ["\n\nclass C0:\n    def __init__(self, spec):\n        self.spec = spec\n"]
     for number in range(1, size + 1):
@@ -147,7 +147,7 @@ def classes(size: int) -> str:
     return "".join(parts) + f"\n\nout = C{size}(spec).put(jnp.ones(8))\n"
 
 
-def lists(size: int) -> str:
+def grown_lists(size: int) -> str:
     """A list made longer by one, again and again, and gone through."""
     lines = ["specs = []"]
     lines += [f"specs.append(spec if y[{number}] else other)" for number in range(size // 2)]
@@ -156,7 +156,7 @@ def lists(size: int) -> str:
     return _function_with_lines(iter(lines))
 
 
-def tables(size: int) -> str:
+def nested_tables(size: int) -> str:
     """A table of tables, as configurations are, each field asked for."""
     rows = "".join(
         f"    'n{number}': {{'spec': spec, 'size': {number}, 'of': {{'mesh': mesh}}}},\n"
@@ -178,7 +178,7 @@ def deep_tables(size: int) -> str:
     return f"\nCONFIG = {inner}\n" + _function_with_lines(iter(lines))
 
 
-def configs(size: int) -> str:
+def nested_configs(size: int) -> str:
     """Objects made of objects, each with a field of the one before, with a default."""
     parts = [
         "\nfrom dataclasses import dataclass, field\n\n\n@dataclass\nclass D0:\n    spec: P = P('data')\n"
@@ -210,23 +210,23 @@ def long_lines(size: int) -> str:
 
 DEPTH, LENGTH = (5, 10, 20, 40), (250, 500, 1_000, 2_000)
 CONSTRUCTS: dict[str, tuple[Callable[[int], str], tuple[int, ...], str]] = {
-    "ifs": (ifs, DEPTH, "levels"),
-    "loops": (loops, DEPTH, "levels"),
+    "ifs": (nested_ifs, DEPTH, "levels"),
+    "loops": (nested_loops, DEPTH, "levels"),
     "nested-calls": (nest_calls, DEPTH, "levels"),
-    "functions": (functions, DEPTH, "levels"),
-    "rebinds": (rebinds, LENGTH, "bindings"),
-    "ways": (ways, LENGTH, "bindings"),
-    "swaps": (swaps, LENGTH, "swaps"),
-    "elifs": (elifs, LENGTH[:3], "branches"),
-    "helpers": (helpers, LENGTH, "functions"),
-    "tree-maps": (maps, LENGTH, "maps"),
-    "jits": (jits, LENGTH, "jits"),
+    "functions": (nested_functions, DEPTH, "levels"),
+    "rebinds": (repeated_rebinds, LENGTH, "bindings"),
+    "ways": (sequential_ifs, LENGTH, "bindings"),
+    "swaps": (repeated_swaps, LENGTH, "swaps"),
+    "elifs": (elif_chain, LENGTH[:3], "branches"),
+    "helpers": (circular_helpers, LENGTH, "functions"),
+    "tree-maps": (chained_maps, LENGTH, "maps"),
+    "jits": (chained_jits, LENGTH, "jits"),
     "shard-maps": (shard_maps, (*DEPTH, *LENGTH), "maps"),
-    "classes": (classes, (*DEPTH, *LENGTH[:2]), "classes"),
-    "lists": (lists, LENGTH, "items"),
-    "tables": (tables, LENGTH, "rows"),
+    "classes": (inherited_classes, (*DEPTH, *LENGTH[:2]), "classes"),
+    "lists": (grown_lists, LENGTH, "items"),
+    "tables": (nested_tables, LENGTH, "rows"),
     "deep-tables": (deep_tables, DEPTH, "levels"),
-    "configs": (configs, DEPTH, "classes"),
+    "configs": (nested_configs, DEPTH, "classes"),
     "long-lines": (long_lines, (2_000, 4_000, 8_000, 16_000), "items a line"),
 }
 
@@ -235,9 +235,9 @@ def construct_builder(name: str) -> Callable[[Path, int], int]:
     """Makes a folder hold one file of a construct."""
     make, _, _ = CONSTRUCTS[name]
 
-    def build(folder: Path, size: int) -> int:
+    def build_construct(folder: Path, size: int) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "construct.py").write_text(HEAD + make(size))
         return size
 
-    return build
+    return build_construct

@@ -77,19 +77,19 @@ def build_corpus(work: Path, pins: Sequence[str] = PACKAGES) -> list[Package]:
             shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
     for pin in pins:
         if not (corpus / pin).is_dir():
-            _unpack(_download_wheel(pin, work / "wheels" / pin), corpus / pin)
+            _unpack_wheel(_download_wheel(pin, work / "wheels" / pin), corpus / pin)
     # The repository's own .gitignore leaves .benchmark out; what stands above a .git is not asked.
     (corpus / ".git").mkdir(exist_ok=True)
     return [_count_lines(pin, corpus / pin) for pin in pins]
 
 
-def one(work: Path, name: str) -> Package:
+def load_package(work: Path, name: str) -> Package:
     """One of the packages, apart from the corpus."""
     (pin,) = (pin for pin in PACKAGES if pin.split("==")[0] == name)
     folder = work / "apart" / pin
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _unpack(_download_wheel(pin, work / "wheels" / pin), folder)
+        _unpack_wheel(_download_wheel(pin, work / "wheels" / pin), folder)
     return _count_lines(pin, folder)
 
 
@@ -105,7 +105,7 @@ def _download_wheel(pin: str, folder: Path) -> Path:
     return wheel
 
 
-def _unpack(wheel: Path, target: Path) -> None:
+def _unpack_wheel(wheel: Path, target: Path) -> None:
     new = target.with_name(f"{target.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     with zipfile.ZipFile(wheel) as archive:

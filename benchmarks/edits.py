@@ -27,16 +27,16 @@ class Edited:
     seconds: list[float] = field(default_factory=list)
 
     @property
-    def p95(self) -> float:
+    def percentile_95(self) -> float:
         """Return the 95th percentile."""
         return sorted(self.seconds)[int(0.95 * len(self.seconds)) - (len(self.seconds) < 20)]
 
 
-def measure(work: Path, programs: Path, count: int) -> list[Edited]:
+def measure_edits(work: Path, programs: Path, count: int) -> list[Edited]:
     """Edit `count` functions of each project, chosen by chance but always the same, one at a time."""
     found = []
     for name in PROJECTS:
-        package = corpus.one(work, name)
+        package = corpus.load_package(work, name)
         folder, cache = work / "edits" / name, work / "edits-cache"
         for old in (folder, cache):
             shutil.rmtree(old, ignore_errors=True)
@@ -44,17 +44,20 @@ def measure(work: Path, programs: Path, count: int) -> list[Edited]:
         (folder / ".git").mkdir(exist_ok=True)
         command = Command(
             f"{name}, edited",
-            [*peers.shardlint(programs), str(folder)],
+            [*peers.shardlint_command(programs), str(folder)],
             variables={"SHARDLINT_CACHE_DIR": str(cache)},
         )
-        command.run(work)
+        command.run_once(work)
         edited = Edited(f"{package.name} {package.release}", package.files)
         for path, before, after in _make_edits(folder, count):
             path.write_bytes(after)
-            edited.seconds.append(command.run(work).cpu)
+            edited.seconds.append(command.run_once(work).cpu)
             path.write_bytes(before)
-            command.run(work)  # the next edit is to be the only one
-        print(f"{edited.name}: median {statistics.median(edited.seconds):.2f} s, p95 {edited.p95:.2f} s", flush=True)
+            command.run_once(work)  # the next edit is to be the only one
+        print(
+            f"{edited.name}: median {statistics.median(edited.seconds):.2f} s, p95 {edited.percentile_95:.2f} s",
+            flush=True,
+        )
         found.append(edited)
     return found
 
@@ -86,7 +89,7 @@ def edit_table(edited: list[Edited]) -> list[str]:
         "| --- | ---: | ---: | ---: | ---: | ---: |",
         *(
             f"| {one.name} | {one.files:,} | {len(one.seconds)} | {statistics.median(one.seconds):.2f}"
-            f" | {one.p95:.2f} | {max(one.seconds):.2f} |"
+            f" | {one.percentile_95:.2f} | {max(one.seconds):.2f} |"
             for one in edited
         ),
     ]

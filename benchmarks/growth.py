@@ -65,7 +65,7 @@ class Measured:
     stopped: str = ""
 
 
-def write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     """Write a file and the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -76,18 +76,18 @@ def build_lines(seed: Path, one_root: bool) -> Callable[[Path, int], int]:
     files = [(path.relative_to(seed), path.read_text("utf-8")) for path in sorted(corpus.python_files(seed))]
     lines = sum(text.count("\n") for _, text in files)
 
-    def build(folder: Path, size: int) -> int:
+    def build_project(folder: Path, size: int) -> int:
         copies = max(1, round(size / lines))
         for number in range(copies):
             copy = folder / f"copy{number:05}"
             if not copy.is_dir():
                 for path, text in files:
-                    write(copy / path, text)
+                    write_file(copy / path, text)
                 if not one_root:
                     (copy / "setup.cfg").touch()
         return copies * lines
 
-    return build
+    return build_project
 
 
 SMALL = """\
@@ -110,9 +110,9 @@ def build_files(folder: Path, size: int) -> int:
         package = folder / f"package{number // 100:04}"
         path = package / f"m{number:06}.py"
         if number % 100 == 0:
-            write(package / "__init__.py", "")
+            write_file(package / "__init__.py", "")
         if not path.is_file():
-            write(path, SMALL.format(number=number))
+            write_file(path, SMALL.format(number=number))
     return size
 
 
@@ -139,23 +139,23 @@ def build_findings(folder: Path, size: int) -> int:
         path = folder / f"m{start // 50:05}.py"
         if not path.is_file() or start + 50 > size:
             numbers = range(start, min(start + 50, size))
-            write(path, HEAD + "".join(BAD.format(number=number) for number in numbers))
+            write_file(path, HEAD + "".join(BAD.format(number=number) for number in numbers))
     return size
 
 
 def build_one_file(function: str) -> Callable[[Path, int], int]:
     """One file of so many bytes, of functions like this."""
 
-    def build(folder: Path, size: int) -> int:
+    def build_project(folder: Path, size: int) -> int:
         parts, length, number = [HEAD], len(HEAD), 0
         while length < size:
             parts.append(function.format(number=number))
             length += len(parts[-1])
             number += 1
-        write(folder / "large.py", "".join(parts))
+        write_file(folder / "large.py", "".join(parts))
         return length
 
-    return build
+    return build_project
 
 
 LEAVES = """\
@@ -175,15 +175,15 @@ def build_calls(folder: Path, size: int) -> int:
     """A package whose functions call functions of earlier files: a jit at one end, `device_put` at the other."""
     package = folder / "calls"
     files = max(1, round(size / (CALLS_PER_FUNCTION * FUNCTIONS_PER_FILE)))
-    write(package / "__init__.py", "")
+    write_file(package / "__init__.py", "")
     leaves = "".join(LEAF.format(number=number) for number in range(FUNCTIONS_PER_FILE))
-    write(package / "m00000.py", LEAVES + leaves)
+    write_file(package / "m00000.py", LEAVES + leaves)
     for number in range(1, files + 1):
         path = package / f"m{number:05}.py"
         if not path.is_file():
-            write(path, _file_calling_earlier_ones(number))
+            write_file(path, _file_calling_earlier_ones(number))
     top = f"import jax\n\nfrom calls import m{files:05}\n\nrun = jax.jit(m{files:05}.f0)\n"
-    write(package / "top.py", top)
+    write_file(package / "top.py", top)
     return files * CALLS_PER_FUNCTION * FUNCTIONS_PER_FILE
 
 
@@ -284,13 +284,13 @@ class Settings:
     largest: int | None
     warm: bool
 
-    def step(self, name: str, folder: Path, size: int) -> Step:
+    def time_step(self, name: str, folder: Path, size: int) -> Step:
         """Time one step. Raises `TooLong`."""
         arguments = [*self.command, *UNCACHED, str(folder)]
-        runs = [timing.run(name, arguments, self.work, limit=self.limit) for _ in range(self.rounds)]
+        runs = [timing.run_command(name, arguments, self.work, limit=self.limit) for _ in range(self.rounds)]
         # Looking at the memory costs time.
-        sampled = timing.run(name, arguments, self.work, sample=True, limit=self.limit * 2)
-        memory = max(run.memory for run in (*runs, sampled))
+        sampled = timing.run_command(name, arguments, self.work, sample=True, limit=self.limit * 2)
+        memory = max(run.peak_memory for run in (*runs, sampled))
         return Step(
             size, statistics.median(run.cpu for run in runs), memory, self._measure_warm_run(name, folder)
         )
@@ -303,13 +303,13 @@ class Settings:
             {"SHARDLINT_CACHE_DIR": str(folder.parent / "cache")},
         )
         runs = [
-            timing.run(name, arguments, self.work, variables=variables, limit=self.limit)
+            timing.run_command(name, arguments, self.work, variables=variables, limit=self.limit)
             for _ in range(self.rounds + 1)
         ]
         return statistics.median(run.cpu for run in runs[1:])
 
 
-def measure(settings: Settings, series: Series) -> Measured:
+def measure_series(settings: Settings, series: Series) -> Measured:
     """Build and time the steps of a series, one after the other; one that takes too long is the last."""
     top = settings.work / "growth"
     shutil.rmtree(top, ignore_errors=True)
@@ -322,7 +322,7 @@ def measure(settings: Settings, series: Series) -> Measured:
                 break
             built = series.build(folder, size)
             try:
-                step = settings.step(series.name, folder, built)
+                step = settings.time_step(series.name, folder, built)
             except timing.TooLong:
                 return Measured(
                     series, steps, f"{built:,} {series.unit} took more than {settings.limit:.0f} s."
@@ -347,7 +347,7 @@ class Growth:
         return f"{self.exponent:.2f}" if self.exponent is not None else "–"
 
 
-def growth(sizes: tuple[int, int], used: tuple[float, float], least: float) -> Growth:
+def compute_growth(sizes: tuple[int, int], used: tuple[float, float], least: float) -> Growth:
     """Compare growth with that of n log n."""
     (small, large), (before, after) = sizes, used
     if before < least or after < least or large <= small:
@@ -356,7 +356,7 @@ def growth(sizes: tuple[int, int], used: tuple[float, float], least: float) -> G
     return Growth(math.log(after / before) / math.log(large / small), after / before > allowed)
 
 
-def table(measured: Measured, start: Step) -> Iterator[str]:
+def render_table(measured: Measured, start: Step) -> Iterator[str]:
     """The lines of a series' part of the page."""
     series = measured.series
     yield f"## {series.name}"
@@ -390,13 +390,13 @@ def compare_with_start(before: Step | None, step: Step, start: Step) -> dict[str
         return dict.fromkeys(("time", "warm", "memory"), Growth(None, False))
     sizes = (before.size, step.size)
 
-    def net(of: Callable[[Step], float], least: float) -> Growth:
-        return growth(sizes, (of(before) - of(start), of(step) - of(start)), least)
+    def net_growth(of: Callable[[Step], float], least: float) -> Growth:
+        return compute_growth(sizes, (of(before) - of(start), of(step) - of(start)), least)
 
     return {
-        "time": net(lambda one: one.seconds, LEAST_SECONDS),
-        "warm": net(lambda one: one.warm or 0, LEAST_SECONDS),
-        "memory": net(lambda one: one.memory, LEAST_BYTES),
+        "time": net_growth(lambda one: one.seconds, LEAST_SECONDS),
+        "warm": net_growth(lambda one: one.warm or 0, LEAST_SECONDS),
+        "memory": net_growth(lambda one: one.memory, LEAST_BYTES),
     }
 
 
@@ -418,7 +418,7 @@ def growth_page(all_measured: list[Measured], start: Step, version: str, rounds:
         "",
     ]
     for measured in all_measured:
-        lines += table(measured, start)
+        lines += render_table(measured, start)
     return "\n".join(lines)
 
 
@@ -439,17 +439,17 @@ def main() -> None:
     timing.end_when_told()
     work = given.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    seed = corpus.one(work, REPLICATED)
+    seed = corpus.load_package(work, REPLICATED)
     programs = peers.install_shardlint(work)
-    command = peers.shardlint(programs)
+    command = peers.shardlint_command(programs)
     settings = Settings(work, command, given.rounds, given.limit, given.largest, given.warm)
     one = corpus.build_single_files(work) / "clean.py"
-    settings.step("start-up", one, 0)  # compiles modules
-    start = settings.step("start-up", one, 0)
+    settings.time_step("start-up", one, 0)  # compiles modules
+    start = settings.time_step("start-up", one, 0)
     measured = []
     for series in all_series(seed):
         if series.name in given.only:
-            measured.append(measure(settings, series))
+            measured.append(measure_series(settings, series))
             text = growth_page(measured, start, peers.version_of(programs / "shardlint"), given.rounds)
             given.output.write_text(text, "utf-8")  # a run that is ended keeps what it has measured
     print(given.output.read_text("utf-8"))

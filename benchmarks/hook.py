@@ -34,7 +34,7 @@ class Hooked:
     again: list[float] = field(default_factory=list)
 
 
-def measure(work: Path, shardlint: str, mirrors: Path) -> list[Hooked]:
+def measure_hook(work: Path, shardlint: str, mirrors: Path) -> list[Hooked]:
     """Run the hook twice on each of `FILES` files of each repository, chosen by chance but always the same."""
     return [_measure_hook(work, shardlint, mirrors / name / "repo") for name in REPOSITORIES]
 
@@ -47,7 +47,7 @@ def _measure_hook(work: Path, shardlint: str, mirror: Path) -> Hooked:
     _run_git(folder, "sparse-checkout", "set", "--no-cone", *_PATTERNS)
     _run_git(folder, "checkout", "-q", "HEAD")
     variables = {"SHARDLINT_CACHE_DIR": str(cache)}
-    Command("filling the cache", [shardlint, "check", str(folder)], variables=variables).run(work)
+    Command("filling the cache", [shardlint, "check", str(folder)], variables=variables).run_once(work)
     shutil.copytree(cache, filled)
     commit = _run_git(folder, "rev-parse", "--short=12", "HEAD")
     hooked = Hooked(f"{mirror.parent.name.replace('+', '/')} at {commit}")
@@ -57,8 +57,8 @@ def _measure_hook(work: Path, shardlint: str, mirror: Path) -> Hooked:
         command = Command(
             "the hook", [shardlint, "check", "--diff-base", "HEAD", str(path)], variables=variables
         )
-        hooked.fresh.append(command.run(work).cpu)
-        hooked.again.append(command.run(work).cpu)
+        hooked.fresh.append(command.run_once(work).cpu)
+        hooked.again.append(command.run_once(work).cpu)
         print(
             f"{path.relative_to(folder)}: {hooked.fresh[-1]:.2f} s, again {hooked.again[-1]:.2f} s",
             flush=True,
@@ -106,4 +106,4 @@ def hook_section(hooked: list[Hooked]) -> list[str]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         program = sys.argv[2] if len(sys.argv) > 2 else str(Path(sys.executable).parent / "shardlint")
-        print(*hook_section(measure(Path(made), program, Path(sys.argv[1]).resolve())), sep="\n")
+        print(*hook_section(measure_hook(Path(made), program, Path(sys.argv[1]).resolve())), sep="\n")

@@ -24,12 +24,12 @@ class Text:
         self.nodes = list(ast.walk(self.tree))
         self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
 
-    def span(self, node: ast.expr) -> tuple[int, int]:
+    def node_span(self, node: ast.expr) -> tuple[int, int]:
         last, column = node.end_lineno or node.lineno, node.end_col_offset or 0
         return self.lines[node.lineno - 1] + node.col_offset, self.lines[last - 1] + column
 
-    def of(self, node: ast.expr) -> str:
-        start, end = self.span(node)
+    def node_text(self, node: ast.expr) -> str:
+        start, end = self.node_span(node)
         return self.bytes[start:end].decode("utf-8", "replace")
 
 
@@ -37,25 +37,25 @@ Change = tuple[int, int, int, str]
 """A line, the first and last byte, and what comes in their place."""
 
 
-def name(node: ast.expr) -> str:
+def full_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def calls_of(text: Text, *names: str) -> Iterator[ast.Call]:
-    return (node for node in text.calls if name(node.func) in names)
+    return (node for node in text.calls if full_name(node.func) in names)
 
 
 def swap_expressions(text: Text, one: ast.expr, two: ast.expr) -> Change:
     """Two expressions of which the second stands after the first change places."""
-    (start, middle), (after, end) = text.span(one), text.span(two)
+    (start, middle), (after, end) = text.node_span(one), text.node_span(two)
     between = text.bytes[middle:after].decode()
-    return one.lineno, start, end, f"{text.of(two)}{between}{text.of(one)}"
+    return one.lineno, start, end, f"{text.node_text(two)}{between}{text.node_text(one)}"
 
 
 def remove_call_keyword(text: Text, call: ast.Call, keyword: ast.keyword) -> Change:
     """A call without one of its keywords."""
     assert keyword.arg is not None
-    begin, end = text.span(keyword.value)
+    begin, end = text.node_span(keyword.value)
     start = text.bytes.rindex(keyword.arg.encode(), 0, begin)
     after = end
     while text.bytes[after : after + 1] in (b" ", b"\n"):

@@ -86,15 +86,15 @@ class Checked:
         self._kept: dict[Path, Kept] = {}
         self._as_it_is: dict[Path, Counter[tuple[str, str]]] = {}
 
-    def findings(self, place: Place, source: bytes) -> list[tuple[str, str, int, int]]:
+    def list_findings(self, place: Place, source: bytes) -> list[tuple[str, str, int, int]]:
         """Code, message, first and last line of each finding in the file if this were its text, old names aside."""
         kept = self._kept.get(place.project)
         if kept is None:
             self._kept.clear()
             kept = self._kept[place.project] = Kept(self._options)
         text = decode_file(place.file, source)
-        kept.bring({place.file: text}, look=False)
-        report = kept.check(place.file).report
+        kept.bring_up_to_date({place.file: text}, look=False)
+        report = kept.check_open_file(place.file).report
         lines = text.line_starts
         return [
             (one.rule.code, one.message, bisect_right(lines, one.start), bisect_right(lines, one.end))
@@ -102,7 +102,7 @@ class Checked:
             if not one.rule.code.startswith(_OLD)
         ]
 
-    def outcome(self, place: Place) -> tuple[str, str]:
+    def classify_outcome(self, place: Place) -> tuple[str, str]:
         """`at` the line or one near it, `elsewhere` in the file, or `missed`; and the codes of what is new."""
         source = place.file.read_bytes()
         changed = source[: place.start] + place.text.encode() + source[place.end :]
@@ -111,10 +111,10 @@ class Checked:
         except SyntaxError:
             return "not Python any more", ""
         if place.file not in self._as_it_is:
-            self._as_it_is[place.file] = Counter(one[:2] for one in self.findings(place, source))
+            self._as_it_is[place.file] = Counter(one[:2] for one in self.list_findings(place, source))
         before = self._as_it_is[place.file].copy()
         new: list[tuple[str, str, int, int]] = []
-        for one in self.findings(place, changed):
+        for one in self.list_findings(place, changed):
             before[one[:2]] -= 1
             if before[one[:2]] < 0:
                 new.append(one)
@@ -138,7 +138,7 @@ def main() -> None:
     chosen = choose_places(projects, operators, asked.most)
     checked = Checked(asked.certainty)
     for operator, place in sorted(chosen, key=lambda one: (str(one[1].project), str(one[1].file), one[0])):
-        result, codes = checked.outcome(place)
+        result, codes = checked.classify_outcome(place)
         told[operator][result] += 1
         shown = place.file.relative_to(place.project).as_posix()
         print(f"{operator}: {result}: {place.project.name} {shown}:{place.line} {codes}", flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mutated import SPECS, Change, Operator, Text, calls_of, name, remove_call_keyword, swap_expressions
+from mutated import SPECS, Change, Operator, Text, calls_of, full_name, remove_call_keyword, swap_expressions
 
 _CONSTRAINTS = ("with_sharding_constraint", "with_logical_constraint", "filter_shard", "auto_axes_constraint")
 _MANAGERS = ("set_mesh", "use_mesh", "Mesh")
@@ -15,7 +15,7 @@ _BATCH = ("batch", "data", "input")
 def _remove_out_shardings(text: Text) -> Iterator[Change]:
     """`jax.jit(init, out_shardings=...)` becomes `jax.jit(init)`."""
     for call in calls_of(text, "jit"):
-        if not call.args or "init" not in text.of(call.args[0]).lower():
+        if not call.args or "init" not in text.node_text(call.args[0]).lower():
             continue
         for keyword in call.keywords:
             if keyword.arg == "out_shardings":
@@ -26,17 +26,17 @@ def _jit_calls(text: Text, *names: str) -> Iterator[ast.Call]:
     """Calls of these, and partials of them: `jax.jit(f, ...)`, `partial(jax.jit, ...)`."""
     yield from calls_of(text, *names)
     for call in calls_of(text, "partial"):
-        if call.args and name(call.args[0]) in names:
+        if call.args and full_name(call.args[0]) in names:
             yield call
 
 
 def _inputs_instead(text: Text) -> Iterator[Change]:
     """`jax.jit(init, out_shardings=...)` becomes `jax.jit(init, in_shardings=...)`."""
     for call in calls_of(text, "jit"):
-        if call.args and "init" in text.of(call.args[0]).lower():
+        if call.args and "init" in text.node_text(call.args[0]).lower():
             given = {keyword.arg: keyword for keyword in call.keywords}
             if "out_shardings" in given and "in_shardings" not in given:
-                start = text.bytes.rindex(b"out_shardings", 0, text.span(given["out_shardings"].value)[0])
+                start = text.bytes.rindex(b"out_shardings", 0, text.node_span(given["out_shardings"].value)[0])
                 yield call.lineno, start, start + len("out_shardings"), "in_shardings"
 
 
@@ -56,7 +56,7 @@ def _shift_donated_index(text: Text) -> Iterator[Change]:
                 continue
             given = keyword.value.elts if isinstance(keyword.value, ast.Tuple | ast.List) else [keyword.value]
             if len(given) == 1 and isinstance(given[0], ast.Constant) and isinstance(given[0].value, int):
-                yield given[0].lineno, *text.span(given[0]), str(given[0].value + 1)
+                yield given[0].lineno, *text.node_span(given[0]), str(given[0].value + 1)
 
 
 def _remove_donation(text: Text) -> Iterator[Change]:
@@ -73,8 +73,8 @@ def _constraint_dropped(text: Text) -> Iterator[Change]:
     """`x = with_sharding_constraint(x, ...)` becomes `with_sharding_constraint(x, ...)`."""
     for node in text.nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
-            if name(node.value.func) in _CONSTRAINTS and isinstance(node.targets[0], ast.Name):
-                yield node.lineno, text.span(node.targets[0])[0], text.span(node.value)[0], ""
+            if full_name(node.value.func) in _CONSTRAINTS and isinstance(node.targets[0], ast.Name):
+                yield node.lineno, text.node_span(node.targets[0])[0], text.node_span(node.value)[0], ""
 
 
 def _placement_dropped(text: Text) -> Iterator[Change]:
@@ -82,37 +82,41 @@ def _placement_dropped(text: Text) -> Iterator[Change]:
     for node in text.nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
             target, call = node.targets[0], node.value
-            if name(call.func) == "device_put" and call.args and text.of(call.args[0]) == text.of(target):
-                yield node.lineno, text.span(target)[0], text.span(call)[0], ""
+            if (
+                full_name(call.func) == "device_put"
+                and call.args
+                and text.node_text(call.args[0]) == text.node_text(target)
+            ):
+                yield node.lineno, text.node_span(target)[0], text.node_span(call)[0], ""
 
 
 def _remove_device_put_sharding(text: Text) -> Iterator[Change]:
     """`jax.device_put(x, sharding)` becomes `jax.device_put(x)`."""
     for call in calls_of(text, "device_put"):
-        if len(call.args) == 2 and not call.keywords and "shard" in text.of(call.args[1]).lower():
-            yield call.lineno, text.span(call.args[0])[1], text.span(call.args[1])[1], ""
+        if len(call.args) == 2 and not call.keywords and "shard" in text.node_text(call.args[1]).lower():
+            yield call.lineno, text.node_span(call.args[0])[1], text.node_span(call.args[1])[1], ""
 
 
 def _put_in_jit(text: Text) -> Iterator[Change]:
     """`jax.lax.with_sharding_constraint(x, sharding)` becomes `jax.device_put(x, sharding)`."""
     for call in calls_of(text, "with_sharding_constraint"):
-        if len(call.args) == 2 and text.of(call.func).startswith("jax."):
-            yield call.lineno, *text.span(call.func), "jax.device_put"
+        if len(call.args) == 2 and text.node_text(call.func).startswith("jax."):
+            yield call.lineno, *text.node_span(call.func), "jax.device_put"
 
 
-def _no_mesh(text: Text) -> Iterator[Change]:
+def _remove_mesh_context(text: Text) -> Iterator[Change]:
     """`with mesh:` becomes `if True:`."""
     for node in text.nodes:
         if isinstance(node, ast.With) and len(node.items) == 1:
             item = node.items[0].context_expr
-            called = isinstance(item, ast.Call) and name(item.func) in _MANAGERS
-            plain = not isinstance(item, ast.Call) and name(item).endswith("mesh")
+            called = isinstance(item, ast.Call) and full_name(item.func) in _MANAGERS
+            plain = not isinstance(item, ast.Call) and full_name(item).endswith("mesh")
             if called or plain:
                 start = text.lines[node.lineno - 1] + node.col_offset
-                yield node.lineno, start, text.span(node.items[0].optional_vars or item)[1], "if True"
+                yield node.lineno, start, text.node_span(node.items[0].optional_vars or item)[1], "if True"
 
 
-def _made_each_call(text: Text) -> Iterator[Change]:
+def _jit_inside_loop(text: Text) -> Iterator[Change]:
     """`step = jax.jit(f)` before a loop, called in it: the call becomes `jax.jit(f)(...)`."""
     for function in text.nodes:
         if not isinstance(function, ast.FunctionDef):
@@ -123,7 +127,7 @@ def _made_each_call(text: Text) -> Iterator[Change]:
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Name)
             and isinstance(node.value, ast.Call)
-            and name(node.value.func) in ("jit", "pjit", "pmap")
+            and full_name(node.value.func) in ("jit", "pjit", "pmap")
         }
         for loop in function.body:
             if isinstance(loop, ast.For | ast.While):
@@ -133,7 +137,7 @@ def _made_each_call(text: Text) -> Iterator[Change]:
                         and isinstance(part.func, ast.Name)
                         and part.func.id in made
                     ):
-                        yield part.lineno, *text.span(part.func), text.of(made[part.func.id])
+                        yield part.lineno, *text.node_span(part.func), text.node_text(made[part.func.id])
 
 
 def _rename_spec_axis(text: Text) -> Iterator[Change]:
@@ -141,7 +145,7 @@ def _rename_spec_axis(text: Text) -> Iterator[Change]:
     for call in calls_of(text, *SPECS):
         for part in call.args:
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                yield part.lineno, *text.span(part), f'"{part.value}_axis"'
+                yield part.lineno, *text.node_span(part), f'"{part.value}_axis"'
                 break
 
 
@@ -152,7 +156,7 @@ def _one_axis_fewer(text: Text) -> Iterator[Change]:
         for keyword in call.keywords:
             names = keyword.value if keyword.arg == "axis_names" else names
         if isinstance(names, ast.Tuple) and len(names.elts) > 1:
-            start, end = text.span(names.elts[-2])[1], text.span(names.elts[-1])[1]
+            start, end = text.node_span(names.elts[-2])[1], text.node_span(names.elts[-1])[1]
             yield names.lineno, start, end, "," if len(names.elts) == 2 else ""
 
 
@@ -161,9 +165,9 @@ def _split_axis_tuple(text: Text) -> Iterator[Change]:
     for call in calls_of(text, *SPECS):
         if call.args and isinstance(call.args[0], ast.Tuple) and len(call.args[0].elts) > 1:
             one = call.args[0]
-            inside = text.of(one)
+            inside = text.node_text(one)
             if inside.startswith("("):
-                yield one.lineno, *text.span(one), inside[1:-1].rstrip().removesuffix(",")
+                yield one.lineno, *text.node_span(one), inside[1:-1].rstrip().removesuffix(",")
 
 
 def _batch_whole(text: Text) -> Iterator[Change]:
@@ -172,12 +176,12 @@ def _batch_whole(text: Text) -> Iterator[Change]:
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
         call = node.value
-        if name(call.func) != "NamedSharding" or len(call.args) != 2:
+        if full_name(call.func) != "NamedSharding" or len(call.args) != 2:
             continue
         spec = call.args[1]
-        said = any(word in text.of(node.targets[0]).lower() for word in _BATCH)
-        if said and isinstance(spec, ast.Call) and name(spec.func) in SPECS and spec.args:
-            yield node.lineno, *text.span(spec), f"{text.of(spec.func)}()"
+        said = any(word in text.node_text(node.targets[0]).lower() for word in _BATCH)
+        if said and isinstance(spec, ast.Call) and full_name(spec.func) in SPECS and spec.args:
+            yield node.lineno, *text.node_span(spec), f"{text.node_text(spec.func)}()"
 
 
 def _specs_swapped(text: Text) -> Iterator[Change]:
@@ -187,7 +191,7 @@ def _specs_swapped(text: Text) -> Iterator[Change]:
             given = keyword.value
             if keyword.arg == "in_shardings" and isinstance(given, ast.Tuple) and len(given.elts) > 1:
                 first, second = given.elts[:2]
-                if text.of(first) != text.of(second):
+                if text.node_text(first) != text.node_text(second):
                     yield swap_expressions(text, first, second)
 
 
@@ -197,7 +201,7 @@ def _sizes_swapped(text: Text) -> Iterator[Change]:
         given = call.args[0] if call.args else None
         if isinstance(given, ast.Tuple) and len(given.elts) > 1:
             first, second = given.elts[:2]
-            if text.of(first) != text.of(second):
+            if text.node_text(first) != text.node_text(second):
                 yield swap_expressions(text, first, second)
 
 
@@ -206,8 +210,8 @@ def _prepend_none_to_spec(text: Text) -> Iterator[Change]:
     for call in calls_of(text, "with_sharding_constraint"):
         for given in call.args[1:2]:
             for spec in ast.walk(given):
-                if isinstance(spec, ast.Call) and name(spec.func) in SPECS and spec.args:
-                    start = text.span(spec.args[0])[0]
+                if isinstance(spec, ast.Call) and full_name(spec.func) in SPECS and spec.args:
+                    start = text.node_span(spec.args[0])[0]
                     yield spec.lineno, start, start, "None, "
 
 
@@ -217,14 +221,14 @@ def _bare_spec(text: Text) -> Iterator[Change]:
         if (
             len(call.args) > 1
             and isinstance(call.args[1], ast.Call)
-            and name(call.args[1].func) == "NamedSharding"
+            and full_name(call.args[1].func) == "NamedSharding"
         ):
             inner = call.args[1]
             if len(inner.args) == 2:
-                yield call.lineno, *text.span(inner), text.of(inner.args[1])
+                yield call.lineno, *text.node_span(inner), text.node_text(inner.args[1])
 
 
-def _no_return(text: Text) -> Iterator[Change]:
+def _drop_last_return(text: Text) -> Iterator[Change]:
     """The last `return x` of a function that places or steps becomes `x`."""
     for node in text.nodes:
         if isinstance(node, ast.FunctionDef) and isinstance(node.body[-1], ast.Return) and len(node.body) > 1:
@@ -236,7 +240,7 @@ def _no_return(text: Text) -> Iterator[Change]:
                     yield (
                         last.lineno,
                         text.lines[last.lineno - 1] + last.col_offset,
-                        text.span(last.value)[0],
+                        text.node_span(last.value)[0],
                         "",
                     )
 
@@ -246,22 +250,22 @@ def _result_dropped(text: Text) -> Iterator[Change]:
     for node in text.nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
             call, target = node.value, node.targets[0]
-            mapped = name(call.func) in ("tree_map", "map", "apply_updates") and text.of(
+            mapped = full_name(call.func) in ("tree_map", "map", "apply_updates") and text.node_text(
                 call.func
             ).startswith(("jax.", "optax."))
-            given = any(text.of(one) == text.of(target) for one in call.args)
-            at = isinstance(call.func, ast.Attribute) and text.of(call.func).startswith(
-                f"{text.of(target)}.at["
+            given = any(text.node_text(one) == text.node_text(target) for one in call.args)
+            at = isinstance(call.func, ast.Attribute) and text.node_text(call.func).startswith(
+                f"{text.node_text(target)}.at["
             )
             if isinstance(target, ast.Name) and ((mapped and given) or at):
-                yield node.lineno, text.span(target)[0], text.span(call)[0], ""
+                yield node.lineno, text.node_span(target)[0], text.node_span(call)[0], ""
 
 
 def _remove_partitioning(text: Text) -> Iterator[Change]:
     """`nn.with_partitioning(init, names)` becomes `init`, and so with logical ones."""
     for call in calls_of(text, "with_partitioning", "with_logical_partitioning"):
         if len(call.args) == 2:
-            yield call.lineno, *text.span(call), text.of(call.args[0])
+            yield call.lineno, *text.node_span(call), text.node_text(call.args[0])
 
 
 def _rename_logical_axis(text: Text) -> Iterator[Change]:
@@ -273,7 +277,7 @@ def _rename_logical_axis(text: Text) -> Iterator[Change]:
         if isinstance(names, ast.Tuple):
             for part in names.elts:
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    yield part.lineno, *text.span(part), f'"{part.value}_dim"'
+                    yield part.lineno, *text.node_span(part), f'"{part.value}_dim"'
                     break
 
 
@@ -283,22 +287,22 @@ def _annotated_otherwise(text: Text) -> Iterator[Change]:
         names = call.args[-1] if call.args else None
         if isinstance(names, ast.Tuple) and len(names.elts) == 2:
             first, second = names.elts
-            if text.of(first) != text.of(second):
+            if text.node_text(first) != text.node_text(second):
                 yield swap_expressions(text, first, second)
 
 
-def _no_rules(text: Text) -> Iterator[Change]:
+def _remove_axis_rules(text: Text) -> Iterator[Change]:
     """`with nn.logical_axis_rules(...)` becomes `if True:`."""
     for node in text.nodes:
         if isinstance(node, ast.With):
             for index, item in enumerate(node.items):
                 call = item.context_expr
-                if isinstance(call, ast.Call) and name(call.func) in ("logical_axis_rules", "axis_rules"):
-                    end = text.span(call)[1]
+                if isinstance(call, ast.Call) and full_name(call.func) in ("logical_axis_rules", "axis_rules"):
+                    end = text.node_span(call)[1]
                     if len(node.items) == 1:
                         yield node.lineno, text.lines[node.lineno - 1] + node.col_offset, end, "if True"
                     elif index:
-                        yield node.lineno, text.span(node.items[index - 1].context_expr)[1], end, ""
+                        yield node.lineno, text.node_span(node.items[index - 1].context_expr)[1], end, ""
 
 
 def _remove_scan_partition_name(text: Text) -> Iterator[Change]:
@@ -314,8 +318,8 @@ def _plain_jit(text: Text) -> Iterator[Change]:
     for node in text.nodes:
         if isinstance(node, ast.FunctionDef):
             for one in node.decorator_list:
-                if text.of(one) == "eqx.filter_jit" and b"import jax\n" in text.bytes:
-                    yield one.lineno, *text.span(one), "jax.jit"
+                if text.node_text(one) == "eqx.filter_jit" and b"import jax\n" in text.bytes:
+                    yield one.lineno, *text.node_span(one), "jax.jit"
 
 
 def _sharding_ignored(text: Text) -> Iterator[Change]:
@@ -325,9 +329,9 @@ def _sharding_ignored(text: Text) -> Iterator[Change]:
             continue
         given = {arg.arg for arg in (*function.args.args, *function.args.kwonlyargs)}
         for call in ast.walk(function):
-            if isinstance(call, ast.Call) and name(call.func) in ("device_put", "with_sharding_constraint"):
-                if len(call.args) == 2 and text.of(call.args[1]) in given:
-                    yield call.lineno, *text.span(call), text.of(call.args[0])
+            if isinstance(call, ast.Call) and full_name(call.func) in ("device_put", "with_sharding_constraint"):
+                if len(call.args) == 2 and text.node_text(call.args[1]) in given:
+                    yield call.lineno, *text.node_span(call), text.node_text(call.args[0])
 
 
 def _optimizer_first(text: Text) -> Iterator[Change]:
@@ -339,18 +343,20 @@ def _optimizer_first(text: Text) -> Iterator[Change]:
         for place, one in enumerate(body):
             if not (isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)):
                 continue
-            target = text.of(one.targets[0])
-            if not any(word in text.of(one.value.func) for word in ("device_put", "shard", "tree")):
+            target = text.node_text(one.targets[0])
+            if not any(word in text.node_text(one.value.func) for word in ("device_put", "shard", "tree")):
                 continue
-            if "shard" not in text.of(one.value) or not any(target == text.of(arg) for arg in one.value.args):
+            if "shard" not in text.node_text(one.value) or not any(
+                target == text.node_text(arg) for arg in one.value.args
+            ):
                 continue
             for later in body[place + 1 : place + 8]:
                 value = later.value if isinstance(later, ast.Assign) else None
-                if isinstance(value, ast.Call) and name(value.func) == "init":
-                    if [text.of(arg) for arg in value.args] == [target]:
+                if isinstance(value, ast.Call) and full_name(value.func) == "init":
+                    if [text.node_text(arg) for arg in value.args] == [target]:
                         assert isinstance(later, ast.Assign)
                         first = text.lines[one.lineno - 1] + one.col_offset
-                        begin, end = text.span(later.targets[0])[0], text.span(value)[1]
+                        begin, end = text.node_span(later.targets[0])[0], text.node_span(value)[1]
                         moved = text.bytes[begin:end].decode()
                         indent = " " * one.col_offset
                         kept = text.bytes[first:begin].decode()
@@ -367,8 +373,8 @@ OPERATORS = {
     "placement dropped": Operator((b"device_put",), _placement_dropped),
     "placed nowhere": Operator((b"device_put",), _remove_device_put_sharding),
     "device_put for a constraint": Operator((b"with_sharding_constraint",), _put_in_jit),
-    "no mesh entered": Operator((b"with ", b"esh"), _no_mesh),
-    "jit in the loop": Operator((b"jit(", b"for "), _made_each_call),
+    "no mesh entered": Operator((b"with ", b"esh"), _remove_mesh_context),
+    "jit in the loop": Operator((b"jit(", b"for "), _jit_inside_loop),
     "axis of no mesh": Operator((b"PartitionSpec",), _rename_spec_axis),
     "mesh with one axis fewer": Operator((b"esh(",), _one_axis_fewer),
     "axes of one dimension apart": Operator((b"PartitionSpec",), _split_axis_tuple),
@@ -377,12 +383,12 @@ OPERATORS = {
     "mesh sizes swapped": Operator((b"esh(",), _sizes_swapped),
     "spec too long": Operator((b"with_sharding_constraint",), _prepend_none_to_spec),
     "spec without its mesh": Operator((b"NamedSharding",), _bare_spec),
-    "return forgotten": Operator((b"jax", b"return "), _no_return),
+    "return forgotten": Operator((b"jax", b"return "), _drop_last_return),
     "result dropped": Operator((b"jax", b"_shard"), _result_dropped),
     "annotation left out": Operator((b"partitioning",), _remove_partitioning),
     "logical name without rule": Operator((b"logical",), _rename_logical_axis),
     "annotation turned around": Operator((b"partitioning",), _annotated_otherwise),
-    "no logical rules": Operator((b"axis_rules",), _no_rules),
+    "no logical rules": Operator((b"axis_rules",), _remove_axis_rules),
     "layers not named": Operator((b"metadata_params",), _remove_scan_partition_name),
     "Module through jax.jit": Operator((b"filter_jit",), _plain_jit),
     "sharding ignored": Operator((b"shard",), _sharding_ignored),

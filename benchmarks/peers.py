@@ -63,7 +63,7 @@ _SMALL = ("equinox", "lineax", "optax")
 _MIDDLE = ("axlearn", "brax", "equinox", "flax", "lineax", "numpyro", "optax", "orbax-checkpoint")
 
 
-def install(work: Path, name: str) -> Path:
+def install_tool(work: Path, name: str) -> Path:
     """The folder of the programs of a tool's environment, made if it is not there as pinned."""
     folder, pins = work / "tools" / name, PINS[name]
     if not _is_installed(folder, pins):
@@ -113,16 +113,16 @@ def version_of(program: Path) -> str:
     return said.split("\n")[0].split()[-1]
 
 
-def shardlint(programs: Path, command: str = "check") -> list[str]:
+def shardlint_command(programs: Path, command: str = "check") -> list[str]:
     """The start of a command line of shardlint."""
     given = ["--output-format", "concise"] if command == "check" else []
     return [str(programs / "shardlint"), command, *given]
 
 
-def ruff(work: Path) -> list[str]:
+def ruff_command(work: Path) -> list[str]:
     """Ruff with its default rules, whatever settings stand above the corpus."""
     return [
-        str(install(work, "ruff") / "ruff"),
+        str(install_tool(work, "ruff") / "ruff"),
         "check",
         "--isolated",
         "--quiet",
@@ -137,7 +137,7 @@ def slow_peers(work: Path) -> list[Peer]:
 
 
 def _jaxlint_peer(work: Path) -> Peer:
-    program = str(install(work, "jaxlint") / "jaxlint")
+    program = str(install_tool(work, "jaxlint") / "jaxlint")
     jobs = ["--jobs", str(CORES)]
     return Peer(
         "jaxlint",
@@ -150,7 +150,7 @@ def _jaxlint_peer(work: Path) -> Peer:
 
 
 def _semgrep_peer(work: Path) -> Peer:
-    program = str(install(work, "semgrep") / "semgrep")
+    program = str(install_tool(work, "semgrep") / "semgrep")
     # Without a file of this name it leaves out tests, among others.
     (work / "corpus" / ".semgrepignore").touch()
     offline = ["--metrics", "off", "--disable-version-check"]
@@ -173,7 +173,7 @@ def _semgrep_peer(work: Path) -> Peer:
 
 
 def _flake8_peer(work: Path) -> Peer:
-    program = str(install(work, "flake8") / "flake8")
+    program = str(install_tool(work, "flake8") / "flake8")
     return Peer(
         FLAKE8,
         [program, "--isolated", "--jobs", str(CORES), "--select", "TOR"],
@@ -183,7 +183,7 @@ def _flake8_peer(work: Path) -> Peer:
 
 
 def _fixit_peer(work: Path) -> Peer:
-    program = str(install(work, "fixit") / "fixit")
+    program = str(install_tool(work, "fixit") / "fixit")
     rules = ", ".join(f'"fixit.rules.{_rule_module_name(rule)}:{rule}"' for rule in FIXIT_RULES)
     settings = work / "fixit.toml"
     settings.write_text(f'[tool.fixit]\nroot = true\nenable = [{rules}]\ndisable = ["fixit.rules"]\n')

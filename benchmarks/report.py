@@ -26,7 +26,7 @@ class Target:
     at_least: bool = False
 
     @property
-    def row(self) -> str:
+    def table_row(self) -> str:
         """Its line of the table."""
         asked = f"{'at least' if self.at_least else 'at most'} {_format_number(self.limit)}{self.unit}"
         if self.measured is None:
@@ -45,13 +45,13 @@ def all_targets(
     hooked: Sequence[hook.Hooked],
 ) -> list[Target]:
     """All targets, computed from the runs."""
-    cold = whole["cold"].seconds
-    ours = max(whole[key].memory for key in ("cold", "written", "warm", "changed"))
-    theirs = max(whole[key].memory for key in ("ruff cold", "ruff warm", "ruff changed"))
-    pass_ = one["pass"].seconds
+    cold = whole["cold"].median_seconds
+    ours = max(whole[key].peak_memory for key in ("cold", "written", "warm", "changed"))
+    theirs = max(whole[key].peak_memory for key in ("ruff cold", "ruff warm", "ruff changed"))
+    pass_ = one["pass"].median_seconds
 
-    def against(name: str) -> float | None:
-        return whole[name].seconds / cold if name in whole else None
+    def ratio_to(name: str) -> float | None:
+        return whole[name].median_seconds / cold if name in whole else None
 
     return [
         Target("Corpus, lines", 3_000_000, sum(package.lines for package in packages), "", True),
@@ -65,36 +65,36 @@ def all_targets(
             Target(
                 f"{project.name}, against ty, processor",
                 _largest_allowed_ratio(project),
-                _to_ty(project),
+                _ratio_to_ty(project),
                 "x",
             )
             for project in timed
         ),
-        *(Target(f"{one.name}, one function edited, p95", 0.5, one.p95, " s") for one in edited),
+        *(Target(f"{one.name}, one function edited, p95", 0.5, one.percentile_95, " s") for one in edited),
         *(Target(f"{one.name}, one function edited, worst", 1.5, max(one.seconds), " s") for one in edited),
         *(Target(f"{one.name}, hook, p90", 2.5, hook.percentile_90(one.fresh), " s") for one in hooked),
         *(Target(f"{one.name}, hook again, p90", 0.3, hook.percentile_90(one.again), " s") for one in hooked),
         Target(
             "Warm with findings, against ruff's warm",
             0.1,
-            whole["warm"].seconds / whole["ruff warm"].seconds,
+            whole["warm"].median_seconds / whole["ruff warm"].median_seconds,
             "x",
         ),
-        Target("One changed file", 0.5, whole["changed"].seconds, " s"),
+        Target("One changed file", 0.5, whole["changed"].median_seconds, " s"),
         Target("Peak memory, above ruff's", 200, (ours - theirs) / 1e6, " MB"),
-        Target("One clean file, above `python -c pass`", 70, (one["clean"].seconds - pass_) * 1e3, " ms"),
-        Target("A file with a finding", 350, one["finding"].seconds * 1e3, " ms"),
-        Target("`fix`", 400, one["fix"].seconds * 1e3, " ms"),
-        Target("Fixit, against cold", 50, against("Fixit"), "x", True),
-        Target("flake8 with TorchFix, against cold", 50, against(peers.FLAKE8), "x", True),
+        Target("One clean file, above `python -c pass`", 70, (one["clean"].median_seconds - pass_) * 1e3, " ms"),
+        Target("A file with a finding", 350, one["finding"].median_seconds * 1e3, " ms"),
+        Target("`fix`", 400, one["fix"].median_seconds * 1e3, " ms"),
+        Target("Fixit, against cold", 50, ratio_to("Fixit"), "x", True),
+        Target("flake8 with TorchFix, against cold", 50, ratio_to(peers.FLAKE8), "x", True),
         Target(
             "flake8 with TorchFix, files it parses, against cold",
             50,
-            against(f"{peers.FLAKE8}, torch"),
+            ratio_to(f"{peers.FLAKE8}, torch"),
             "x",
             True,
         ),
-        Target("jaxlint, against cold", 5, against("jaxlint"), "x", True),
+        Target("jaxlint, against cold", 5, ratio_to("jaxlint"), "x", True),
     ]
 
 
@@ -102,12 +102,12 @@ def _largest_allowed_ratio(project: checkers.Timed) -> float:
     return 0.6 if project.name == checkers.SIDE_BY_SIDE else 1.0
 
 
-def _to_ty(project: checkers.Timed) -> float | None:
+def _ratio_to_ty(project: checkers.Timed) -> float | None:
     theirs = project.commands.get("ty")
     return project.commands[checkers.OURS].cpu_seconds / theirs.cpu_seconds if theirs is not None else None
 
 
-def text(
+def render_page(
     work: Path,
     programs: Path,
     packages: Sequence[Package],
@@ -141,7 +141,7 @@ def text(
         "",
         "| | target | measured | |",
         "| --- | ---: | ---: | --- |",
-        *(target.row for target in all_targets(packages, whole, one, timed, edited, hooked)),
+        *(target.table_row for target in all_targets(packages, whole, one, timed, edited, hooked)),
         "",
         f"## The whole corpus ({rounds[0]} runs each)",
         "",
@@ -214,9 +214,9 @@ def _timing_table(commands: Iterable[Command], base: Command, against: str) -> l
         f"| | wall, s | processor, s | {against} | largest process, MB | all processes, MB |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
         *(
-            f"| {command.what} | {_format_seconds(command.seconds)} | {_format_seconds(command.cpu_seconds)} "
-            f"| {_format_number(command.seconds / base.seconds)} "
-            f"| {_format_megabytes(command.largest)} | {_format_megabytes(command.tree)} |"
+            f"| {command.what} | {_format_seconds(command.median_seconds)} | {_format_seconds(command.cpu_seconds)} "
+            f"| {_format_number(command.median_seconds / base.median_seconds)} "
+            f"| {_format_megabytes(command.largest_process_memory)} | {_format_megabytes(command.tree_memory)} |"
             for command in commands
         ),
     ]

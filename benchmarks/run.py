@@ -36,7 +36,7 @@ class Edit:
         self._variables = variables
         self._turn = 0
 
-    def make(self) -> None:
+    def make_edit(self) -> None:
         """Change the next file."""
         restore_file(self._work)
         # Prime, so that neighbours in one folder do not follow each other.
@@ -49,7 +49,7 @@ class Edit:
         with path.open("a") as file:
             file.write(f"\n# changed {self._turn}\n")
 
-    def undo(self) -> None:
+    def undo_edit(self) -> None:
         """Put the file back, and let the tool see that: the next change is to be the only one."""
         restore_file(self._work)
         environment = {**os.environ, **self._variables}
@@ -67,9 +67,9 @@ def restore_file(work: Path) -> None:
 def whole_corpus(work: Path, programs: Path, packages: list[Package], with_slow: bool) -> dict[str, Command]:
     """The commands over the corpus; the slow tools get a part of it."""
     everything = str(work / "corpus")
-    ours = peers.shardlint(programs)
+    ours = peers.shardlint_command(programs)
     uncached, cached = [*ours, "--no-cache", everything], [*ours, everything]
-    ruff = peers.ruff(work)
+    ruff = peers.ruff_command(work)
     uncached_ruff = [*ruff, "--no-cache", everything]
     cached_ruff = [*ruff, "--cache-dir", str(work / "ruff-cache"), everything]
     filled = {"SHARDLINT_CACHE_DIR": str(work / "shardlint-cache")}
@@ -94,13 +94,13 @@ def whole_corpus(work: Path, programs: Path, packages: list[Package], with_slow:
             "shardlint, warm, one file changed",
             cached,
             variables=filled,
-            before=edit.make,
-            after=edit.undo,
+            before=edit.make_edit,
+            after=edit.undo_edit,
         ),
         "ruff cold": Command("ruff, cold", uncached_ruff),
         "ruff warm": Command("ruff, warm", cached_ruff),
         "ruff changed": Command(
-            "ruff, warm, one file changed", cached_ruff, before=ruff_edit.make, after=ruff_edit.undo
+            "ruff, warm, one file changed", cached_ruff, before=ruff_edit.make_edit, after=ruff_edit.undo_edit
         ),
     }
     size = sum(package.size for package in packages)
@@ -125,12 +125,12 @@ def whole_corpus(work: Path, programs: Path, packages: list[Package], with_slow:
 def one_file(work: Path, programs: Path, with_slow: bool) -> dict[str, Command]:
     """The commands over one file, which was edited just before, as it is when a commit hook runs."""
     one = corpus.build_single_files(work)
-    ours, ruff = peers.shardlint(programs), [*peers.ruff(work), "--no-cache"]
+    ours, ruff = peers.shardlint_command(programs), [*peers.ruff_command(work), "--no-cache"]
     clean, finding, fixable = (one / f"{name}.py" for name in ("clean", "finding", "fixable"))
     filled = {"SHARDLINT_CACHE_DIR": str(work / "shardlint-cache")}
     turn = iter(range(1_000_000))
 
-    def edited(path: Path, text: str) -> None:
+    def edit_file(path: Path, text: str) -> None:
         path.write_text(f"{text}# edit {next(turn)}\n")
 
     def is_fixed() -> None:
@@ -144,18 +144,18 @@ def one_file(work: Path, programs: Path, with_slow: bool) -> dict[str, Command]:
             [*ours, str(clean)],
             (0,),
             variables=filled,
-            before=lambda: edited(clean, corpus.CLEAN),
+            before=lambda: edit_file(clean, corpus.CLEAN),
         ),
         "finding": Command(
             "shardlint, a file with a finding",
             [*ours, str(finding)],
             (1,),
             variables=filled,
-            before=lambda: edited(finding, corpus.FINDING),
+            before=lambda: edit_file(finding, corpus.FINDING),
         ),
         "fix": Command(
             "`shardlint fix`",
-            [*peers.shardlint(programs, "fix"), str(fixable)],
+            [*peers.shardlint_command(programs, "fix"), str(fixable)],
             (0,),
             variables=filled,
             before=lambda: fixable.write_text(corpus.FIXABLE),
@@ -174,16 +174,16 @@ def one_file(work: Path, programs: Path, with_slow: bool) -> dict[str, Command]:
     return commands
 
 
-def measure(work: Path, commands: Iterable[Command], rounds: int) -> None:
+def measure_commands(work: Path, commands: Iterable[Command], rounds: int) -> None:
     """Run all in turn, `rounds` times, and once more for the memory, which costs time to look at."""
     commands = list(commands)
     for turn in range(rounds + 1):
         sample = turn == rounds
         for command in commands:
-            run = command.run(work, sample)
+            run = command.run_once(work, sample)
             command.runs.append(run)
             label = "memory" if sample else f"{turn + 1}/{rounds}"
-            print(f"{label} {command.what}: {run.wall:.3f} s, {run.memory / 1e6:.0f} MB", flush=True)
+            print(f"{label} {command.what}: {run.wall:.3f} s, {run.peak_memory / 1e6:.0f} MB", flush=True)
 
 
 def main() -> None:
@@ -219,17 +219,17 @@ def main() -> None:
         shutil.rmtree(work / cache, ignore_errors=True)
     print("filling the caches", flush=True)
     for command in (whole["warm"], whole["ruff warm"], *one.values()):
-        command.run(work)  # not measured: also compiles modules
-    measure(work, one.values(), given.short_rounds)
-    measure(work, whole.values(), given.rounds)
+        command.run_once(work)  # not measured: also compiles modules
+    measure_commands(work, one.values(), given.short_rounds)
+    measure_commands(work, whole.values(), given.rounds)
     timed = checkers.timed_projects(work, programs)
-    checkers.measure(work, timed, given.checker_rounds)
-    edited = edits.measure(work, programs, given.edits)
+    checkers.measure_checkers(work, timed, given.checker_rounds)
+    edited = edits.measure_edits(work, programs, given.edits)
     mirrors = given.mirrors
-    hooked = hook.measure(work, str(programs / "shardlint"), mirrors.resolve()) if mirrors is not None else []
+    hooked = hook.measure_hook(work, str(programs / "shardlint"), mirrors.resolve()) if mirrors is not None else []
     findings = same_findings(work, whole["cold"], whole["warm"])
     runs = given.rounds, given.short_rounds, given.checker_rounds
-    text = report.text(work, programs, packages, whole, one, timed, edited, hooked, findings, runs)
+    text = report.render_page(work, programs, packages, whole, one, timed, edited, hooked, findings, runs)
     given.output.write_text(text, "utf-8")
     print(text)
 

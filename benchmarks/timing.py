@@ -37,7 +37,7 @@ class Run:
     """What it ended with."""
 
     @property
-    def memory(self) -> int:
+    def peak_memory(self) -> int:
         """The larger of the two: a sample can miss a peak, and one process does not tell of the others."""
         return max(self.largest or 0, self.tree or 0)
 
@@ -56,48 +56,48 @@ class Command:
     after: Callable[[], object] | None = None
     runs: list[Run] = field(default_factory=list)
 
-    def run(self, work: Path, sample: bool = False) -> Run:
+    def run_once(self, work: Path, sample: bool = False) -> Run:
         """Run it once, with what comes before and after, which is not timed."""
         try:
             if self.before is not None:
                 self.before()
-            return run(self.what, self.arguments, work, self.codes, self.variables, sample)
+            return run_command(self.what, self.arguments, work, self.codes, self.variables, sample)
         finally:
             if self.after is not None:
                 self.after()
 
     @property
-    def timed(self) -> list[Run]:
+    def timed_runs(self) -> list[Run]:
         """The runs that were not sampled."""
         return [run for run in self.runs if run.tree is None]
 
     @property
-    def seconds(self) -> float:
+    def median_seconds(self) -> float:
         """Median wall time, scaled."""
-        return statistics.median(run.wall for run in self.timed) * self.scale
+        return statistics.median(run.wall for run in self.timed_runs) * self.scale
 
     @property
     def cpu_seconds(self) -> float:
         """Median processor time, scaled."""
-        return statistics.median(run.cpu for run in self.timed) * self.scale
+        return statistics.median(run.cpu for run in self.timed_runs) * self.scale
 
     @property
-    def largest(self) -> int | None:
+    def largest_process_memory(self) -> int | None:
         """Most memory that one of its processes had, in bytes; None where that cannot be told."""
         return max((run.largest for run in self.runs if run.largest is not None), default=None)
 
     @property
-    def tree(self) -> int | None:
+    def tree_memory(self) -> int | None:
         """Most memory that its processes had together, in bytes; None where the system does not tell."""
         return max((run.tree for run in self.runs if run.tree is not None), default=None)
 
     @property
-    def memory(self) -> int:
+    def peak_memory(self) -> int:
         """The larger of the two, over all runs."""
-        return max(run.memory for run in self.runs)
+        return max(run.peak_memory for run in self.runs)
 
 
-def run(
+def run_command(
     what: str,
     arguments: Sequence[str],
     work: Path,
@@ -134,7 +134,7 @@ def run(
         finally:
             wall = time.perf_counter() - start
             late.cancel()
-            tree = sampler.stop() if sampler is not None else None
+            tree = sampler.stop_sampling() if sampler is not None else None
     child.returncode = os.waitstatus_to_exitcode(status)
     if ended.is_set():
         raise TooLong(what)
@@ -156,10 +156,10 @@ def _has_traceback(said: Path) -> bool:
 def end_when_told() -> None:
     """Have SIGTERM end the benchmark as Ctrl-C does: what it runs is ended too, and what it changed is put back."""
 
-    def end(*_: object) -> None:
+    def end_process(*_: object) -> None:
         raise SystemExit("told to end")
 
-    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGTERM, end_process)
 
 
 def _kill_process_group(pid: int, ended: threading.Event) -> None:
@@ -177,7 +177,7 @@ class _Sampler:
         self._thread = threading.Thread(target=self._watch_memory, daemon=True)
         self._thread.start()
 
-    def stop(self) -> int:
+    def stop_sampling(self) -> int:
         """The peak, in bytes."""
         self._stop.set()
         self._thread.join()

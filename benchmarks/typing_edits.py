@@ -55,7 +55,7 @@ def _cpu_and_wait_seconds(process: int) -> tuple[float, float]:
     return ran / 1e9, waited / 1e9
 
 
-async def measure(root: Path, count: int) -> dict[str, list[float]]:
+async def measure_typing(root: Path, count: int) -> dict[str, list[float]]:
     """The times of all edits, by what they are."""
     editor = Editor()
     await editor.start(root)
@@ -87,7 +87,7 @@ async def measure(root: Path, count: int) -> dict[str, list[float]]:
 def main() -> None:
     """Measure and print."""
     root, count = Path(sys.argv[1]).resolve(), int(sys.argv[2]) if len(sys.argv) > 2 else 40
-    for name, times in asyncio.run(measure(root, count)).items():
+    for name, times in asyncio.run(measure_typing(root, count)).items():
         times.sort()
         shown = [f"{times[min(len(times) - 1, int(part * len(times)))] * 1000:.0f}" for part in (0.5, 0.9, 0.95)]
         print(f"{name}: {len(times)} edits, half below {shown[0]} ms, nine of ten {shown[1]}, 19 of 20 {shown[2]}")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import shardlint
-from shardlint.rules_api.registry import entries, proof_folders
+from shardlint.rules_api.registry import proof_folders, rule_entries
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "build" / "proofs.json"
@@ -83,7 +83,7 @@ def current_states() -> dict[str, State]:
     far = digest_files(sorted(ENGINE.rglob("*.py")), (sys.version, *installed_packages()))
     states = {}
     for code, folder in proof_folders().items():
-        module = entries()[code].where.partition(":")[0]
+        module = rule_entries()[code].where.partition(":")[0]
         files = [folder / name for name in ("bad.py", "good.py", "proof.toml")]
         states[code] = State(digest_files((*sorted(modules_below(module)), *files)), far)
     return states

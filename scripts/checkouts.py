@@ -25,7 +25,7 @@ class Mirror:
     repository: str
     git: Path
 
-    def head(self) -> str:
+    def head_commit(self) -> str:
         """The commit that is checked out by default. Raises `NotAvailable`."""
         return self._run_git("rev-parse", "--verify", "HEAD").decode().strip()
 
@@ -45,11 +45,11 @@ class Mirror:
             asked, answers = reader.stdin, reader.stdout
             assert asked is not None and answers is not None
 
-            def ask() -> None:
+            def request_blobs() -> None:
                 with asked:
                     asked.writelines(name + b"\n" for name, _ in wanted)
 
-            threading.Thread(target=ask, daemon=True).start()
+            threading.Thread(target=request_blobs, daemon=True).start()
             for _, path in wanted:
                 header = answers.readline().split()
                 if len(header) == 3:

@@ -80,7 +80,7 @@ def shorten_report(report: str) -> str:
     return "\n".join(lines[:-1])
 
 
-def run(folder: Path, *arguments: str) -> tuple[int, str]:
+def run_command(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run shardlint in the project, and print the command and (most of) what it says.
 
     Raises `SystemExit` when it breaks down.
@@ -125,18 +125,18 @@ def main() -> int:
             sharding mistakes that people really make. First, what reading the code finds. Nothing of it is
             run:"""
         )
-        found, _ = run(folder, "check")
+        found, _ = run_command(folder, "check")
         print_paragraph("How it would be fixed:")
-        run(folder, "fix", "--unsafe-fixes", "--diff")
+        run_command(folder, "fix", "--unsafe-fixes", "--diff")
         print_paragraph(
             """Is that right? Verify runs the functions on 8 simulated devices and compares with what
             shardlint_fixtures.py declares. All five must fail now:"""
         )
-        _, report = run(folder, "verify", "--jobs", "2")
+        _, report = run_command(folder, "verify", "--jobs", "2")
         before = outcome_by_fixture(report)
         print_paragraph("Now fix it, and verify again:")
-        run(folder, "fix", "--unsafe-fixes")
-        code, report = run(folder, "verify", "--jobs", "2")
+        run_command(folder, "fix", "--unsafe-fixes")
+        code, report = run_command(folder, "verify", "--jobs", "2")
         fixed = after = outcome_by_fixture(report)
         if fixed.get(LEFT_FOR_HAND) == "FAIL":
             print_paragraph(
@@ -145,9 +145,9 @@ def main() -> int:
                 program. So {BY_HAND} is fixed by hand:"""
             )
             mend_by_hand(folder)
-            code, report = run(folder, "verify", "--jobs", "2")
+            code, report = run_command(folder, "verify", "--jobs", "2")
             after = outcome_by_fixture(report)
-        clean, _ = run(folder, "check")
+        clean, _ = run_command(folder, "check")
     wrong = find_problems(before, fixed, after)
     if found != 1:
         wrong.append("`shardlint check` found nothing before")

@@ -29,11 +29,11 @@ from shardlint.config.certainty import Certainty
 from shardlint.config.settings import Settings
 from shardlint.config.targets import PACKAGES
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.output import text as output
 from shardlint.rules_api import ledger
-from shardlint.rules_api.pages import page
-from shardlint.rules_api.registry import rules
+from shardlint.rules_api.pages import render_page
+from shardlint.rules_api.registry import import_rules
 from shardlint.rules_api.rule import Rule
 from shardlint.verify.declared import json_schema
 
@@ -106,7 +106,7 @@ def rules_index() -> str:
         "Unsafe fixes need `--unsafe-fixes`.",
     ]
     for prefix, title in GROUPS.items():
-        kinds = [rule for rule in rules() if rule.code.startswith(prefix)]
+        kinds = [rule for rule in import_rules() if rule.code.startswith(prefix)]
         if kinds:
             lines += ["", f"## {prefix} {title}", "", *rules_table(kinds, "rules/")]
     return "\n".join(lines) + "\n"
@@ -121,7 +121,7 @@ def groups_table() -> Iterator[str]:
     yield "| rules | about | for example |"
     yield "|---|---|---|"
     for prefix, title in GROUPS.items():
-        kinds = [rule for rule in rules() if rule.code.startswith(prefix)]
+        kinds = [rule for rule in import_rules() if rule.code.startswith(prefix)]
         (shown,) = [rule for rule in kinds if rule.code in SHOWN]
         summary = (shown.__doc__ or "").strip().splitlines()[0]
         yield f"| {prefix}, {len(kinds)} | {title} | [{shown.code}](docs/rules/{shown.code}.md): {summary} |"
@@ -165,7 +165,7 @@ def _schema_of_annotation(annotation: Any) -> dict[str, Any]:
 
 def precision_page() -> str:
     """evaluation/precision.md: how findings on public code were judged."""
-    judged = {rule: ledger.figures(ledger.entries(rule.code)) for rule in rules()}
+    judged = {rule: ledger.figures_by_form(ledger.judged_findings(rule.code)) for rule in import_rules()}
     lines = [
         "# Findings on public code, judged",
         "",
@@ -188,7 +188,7 @@ def precision_page() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for rule, found in judged.items():
-        for form, row in zip(found, ledger.table(found), strict=True):
+        for form, row in zip(found, ledger.figures_as_table(found), strict=True):
             shown, _, rest = row[2:].partition(" | ")
             likely = "yes" if form in rule.likely else ""
             lines.append(
@@ -206,7 +206,7 @@ def _other_likely(judged: Mapping[type[Rule], Mapping[str, ledger.Figures]]) -> 
     for rule, figures in judged.items():
         for form in rule.likely:
             projects = len(recorded.get((rule.code, form), ()))
-            if not ledger.earned(figures.get(form, ledger.Figures()), 0):
+            if not ledger.is_evidence_sufficient(figures.get(form, ledger.Figures()), 0):
                 named = (
                     f"[{rule.code}](../docs/rules/{rule.code}.md) {rule.name} | {form or 'proven form'}"
                 )
@@ -218,7 +218,7 @@ def trained_scores() -> Iterator[str]:
     cases = [
         tomllib.loads(path.read_text("utf-8")) for path in (ROOT / "tests" / "mistakes").glob("*/case.toml")
     ]
-    verdicts = [entry.verdict for rule in rules() for entry in ledger.entries(rule.code)]
+    verdicts = [entry.verdict for rule in import_rules() for entry in ledger.judged_findings(rule.code)]
     good = sum(verdict != "wrong" for verdict in verdicts)
     known = recall.last_results()
     first = [
@@ -226,7 +226,7 @@ def trained_scores() -> Iterator[str]:
         for m in recall.all_mistakes()
         if m.gathered == "first" and not m.tier.startswith("T5") and m.id in known
     ]
-    found = sum(known[mistake.id].found(recall.DEFAULT) for mistake in first)
+    found = sum(known[mistake.id].is_found(recall.DEFAULT) for mistake in first)
     yield "| what | score |"
     yield "|---|---|"
     yield (
@@ -240,7 +240,7 @@ def trained_scores() -> Iterator[str]:
     yield f"| [judged findings on public code](precision.md) | {good} of {len(verdicts)} right or harmless |"
 
 
-def evaluation() -> str:
+def render_evaluation() -> str:
     """evaluation/README.md with its table of trained scores brought up to date."""
     text = (EVALUATION / "README.md").read_text("utf-8")
     return replace_block(text, "trained", "\n".join(trained_scores()))
@@ -319,7 +319,7 @@ def terminal_picture() -> str:
 def check_output(project: Path, options: Options) -> list[str]:
     """Return the output of `shardlint check` in the folder of a project, a finding or a line an element."""
     with contextlib.chdir(project):
-        return list(output.full_report(check([Path()], options)))
+        return list(output.full_report(check_paths([Path()], options)))
 
 
 def replace_block(text: str, name: str, block: str) -> str:
@@ -336,11 +336,11 @@ def generated_documents() -> dict[Path, Callable[[], str]]:
     """Every generated file and what writes it."""
     found: dict[Path, Callable[[], str]] = {
         DOCS / "rules.md": rules_index,
-        DOCS / "messages.md": messages.page,
+        DOCS / "messages.md": messages.render_page,
         DOCS / "settings.schema.json": settings_schema,
         EVALUATION / "precision.md": precision_page,
         EVALUATION / "recall.md": recall_page,
-        EVALUATION / "README.md": evaluation,
+        EVALUATION / "README.md": render_evaluation,
         DOCS / "decisions" / "README.md": decisions_index,
         ROOT / "README.md": readme_page,
         DOCS / "tutorial.md": tutorial_page,
@@ -348,8 +348,8 @@ def generated_documents() -> dict[Path, Callable[[], str]]:
     }
     for name, cards in LAYOUTS.items():
         found[DOCS / "pictures" / f"{name}.svg"] = lambda cards=cards: pictures.layout_picture(MESH, cards)  # type: ignore[misc]
-    for rule in rules():
-        found[DOCS / "rules" / f"{rule.code}.md"] = lambda rule=rule: page(rule)  # type: ignore[misc]
+    for rule in import_rules():
+        found[DOCS / "rules" / f"{rule.code}.md"] = lambda rule=rule: render_page(rule)  # type: ignore[misc]
     return found
 
 

@@ -16,7 +16,7 @@ _LINK = re.compile(r"\]\(([^)#:\s]+)")
 _CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
 
-def pages(root: Path) -> set[Path]:
+def linked_pages(root: Path) -> set[Path]:
     """The documents, and all files they link to, relative to the root; raises FileNotFoundError for one that is not."""
     todo = [*map(Path, _BEGIN), *(path.relative_to(root) for path in sorted((root / "docs").rglob("*.md")))]
     found: set[Path] = set()
@@ -35,14 +35,14 @@ def pages(root: Path) -> set[Path]:
     return found
 
 
-def build(folder: Path, root: Path = ROOT) -> Path:
+def build_site(folder: Path, root: Path = ROOT) -> Path:
     """Lay out the pages below a folder and build them; the folder of the site. Raises SystemExit with what is wrong."""
     from mkdocs.commands.build import build as mkdocs_build
     from mkdocs.config import load_config
 
     laid, html = folder / "pages", folder / "html"
     shutil.rmtree(laid, ignore_errors=True)
-    for page in sorted(pages(root)):
+    for page in sorted(linked_pages(root)):
         copy = laid / page
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / page, copy)
@@ -51,5 +51,5 @@ def build(folder: Path, root: Path = ROOT) -> Path:
 
 
 if __name__ == "__main__":
-    made = build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site")
+    made = build_site(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site")
     print(f"{made / 'index.html'}   (with its search: python -m http.server -d {made})")

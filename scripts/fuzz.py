@@ -42,10 +42,10 @@ from shardlint.config.certainty import Certainty
 from shardlint.engine import one_file as checking
 from shardlint.engine.index import RuleIndex
 from shardlint.engine.results import Options, Report
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.output import json_, text
-from shardlint.rewrite.fix import FixReport, fix
-from shardlint.rules_api.registry import select
+from shardlint.rewrite.fix import FixReport, fix_files
+from shardlint.rules_api.registry import select_rules
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("jax", "flax", "equinox", "haliax", "optax", "orbax", "einshard")
@@ -83,7 +83,7 @@ class Bases:
         self.groups = [list(group) for group in (fixtures, packages, generated)]
         self._read: dict[Path, Data] = {}
 
-    def pick(self, chance: Random) -> Data:
+    def pick_file(self, chance: Random) -> Data:
         """One of the files; long ones are cut to a run of their lines."""
         fixtures, packages, generated = self.groups
         draw = chance.random()
@@ -107,11 +107,11 @@ class Bases:
     def _about_jax(self, data: Data, chance: Random) -> Data:
         """A program of random names with names of JAX for half of them: rules look at nothing else."""
         names = sorted(set(re.findall(rb"[A-Za-z_]\w*", data)) - _KEYWORDS)
-        taken = {name: chance.choice(self.words) for name in names if chance.random() < 0.5}
+        taken = {name: chance.choice(self.trigger_words) for name in names if chance.random() < 0.5}
         return _IMPORTS + re.sub(rb"[A-Za-z_]\w*", lambda match: taken.get(match[0], match[0]), data)
 
     @cached_property
-    def words(self) -> list[Data]:
+    def trigger_words(self) -> list[Data]:
         """Names that rules trigger on, and what stands around them in programs."""
         index = sorted(_all_rules_index().words)
         around = "jax jnp P mesh spec x self in_shardings out_shardings donate_argnums static_argnums axis_names 0 ()"
@@ -120,7 +120,7 @@ class Bases:
 
 
 def _all_rules_index() -> RuleIndex:
-    return RuleIndex.of(select(("all",), ()))
+    return RuleIndex.index_rules(select_rules(("all",), ()))
 
 
 def find_bases(generated: Path | None = None, packages: Sequence[str] = PACKAGES) -> Bases:
@@ -131,7 +131,7 @@ def find_bases(generated: Path | None = None, packages: Sequence[str] = PACKAGES
         spec = importlib.util.find_spec(name)
         for folder in sorted(spec.submodule_search_locations or ()) if spec is not None else ():
             files = sorted(Path(folder).rglob("*.py"))
-            found += [path for path in files if len(index.screen.hits(path.read_bytes())) > 2]
+            found += [path for path in files if len(index.make_screen.find_words(path.read_bytes())) > 2]
     fixtures = [path for path in sorted((ROOT / "fixtures").rglob("*.py")) if path.stat().st_size]
     return Bases(fixtures, found, sorted(generated.glob("*.py")) if generated is not None else [])
 
@@ -230,13 +230,13 @@ def double_tokens(data: Data, chance: Random, bases: Bases) -> Data:
     return b"".join(tokens[:end] + tokens[start:end] * chance.choice((1, 1, 3, 40)) + tokens[end:])
 
 
-def rename(data: Data, chance: Random, bases: Bases) -> Data:
+def rename_something(data: Data, chance: Random, bases: Bases) -> Data:
     """A name becomes another, at one place or all: a name a rule triggers on, or one of the file's own."""
     tokens = _TOKEN.findall(data)
     names = [token for token in tokens if token[:1].isalpha()]
     if not names:
         return data
-    old, new = chance.choice(names), chance.choice((chance.choice(bases.words), chance.choice(names)))
+    old, new = chance.choice(names), chance.choice((chance.choice(bases.trigger_words), chance.choice(names)))
     if chance.random() < 0.5:
         return b"".join(new if token == old else token for token in tokens)
     tokens[chance.choice([number for number, token in enumerate(tokens) if token == old])] = new
@@ -263,7 +263,7 @@ def put_odd(data: Data, chance: Random, bases: Bases) -> Data:
 
 def splice_texts(data: Data, chance: Random, bases: Bases) -> Data:
     """The head of one file and the tail of another, or one in the middle of the other."""
-    lines, others = data.splitlines(keepends=True), bases.pick(chance).splitlines(keepends=True)
+    lines, others = data.splitlines(keepends=True), bases.pick_file(chance).splitlines(keepends=True)
     at, start = chance.randrange(len(lines) + 1), chance.randrange(len(others) + 1)
     tail = lines[at:] if chance.random() < 0.3 else []
     return b"".join(lines[:at] + others[start : start + 200] + tail)
@@ -297,9 +297,9 @@ def change_newlines(data: Data, chance: Random, bases: Bases) -> Data:
 def graft_expressions(data: Data, chance: Random, bases: Bases) -> Data:
     """Expressions and statements of another file in the place of some of this one: what comes out mostly parses."""
     tree = _parse_or_none(data)
-    expressions, statements = _expressions_and_statements(bases.pick(chance))
+    expressions, statements = _expressions_and_statements(bases.pick_file(chance))
     if tree is None:
-        return rename(data, chance, bases)
+        return rename_something(data, chance, bases)
     nodes: list[ast.AST] = [tree]
     nodes += [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt | ast.arguments)]
     for _ in range(chance.choice((1, 2, 4, 10))):
@@ -359,7 +359,8 @@ def _parse_or_none(data: Data) -> ast.Module | None:
 
 Mutation = Callable[[Data, Random, Bases], Data]
 MUTATIONS: tuple[Mutation, ...] = (
-    lose_lines, double_lines, swap_lines, swap_tokens, lose_tokens, double_tokens, rename, rename, cut_text,
+    lose_lines, double_lines, swap_lines, swap_tokens, lose_tokens, double_tokens, rename_something,
+    rename_something, cut_text,
     change_indent, put_odd,
     put_odd, splice_texts, change_newlines, graft_expressions, graft_expressions,
 )  # fmt: skip
@@ -369,13 +370,13 @@ GENTLE: tuple[Mutation, ...] = (
     graft_expressions,
     graft_expressions,
     graft_expressions,
-    rename,
+    rename_something,
     change_newlines,
 )
 
 
 def mutate_text(chance: Random, bases: Bases) -> Data:
-    data = bases.pick(chance)
+    data = bases.pick_file(chance)
     mutations = GENTLE if chance.random() < 0.6 else MUTATIONS
     for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
         data = chance.choice(mutations)(data, chance, bases)[:CASE_MAX]
@@ -393,12 +394,12 @@ class Case:
     files: dict[str, Data]
     options: Options
 
-    def write(self, folder: Path) -> None:
+    def write_case(self, folder: Path) -> None:
         for name, data in self.files.items():
             (folder / name).write_bytes(data)
 
     @property
-    def arguments(self) -> list[str]:
+    def command_arguments(self) -> list[str]:
         """The options as the command line takes them."""
         made = [f"--certainty={self.options.certainty}"] if self.options.certainty else []
         made += [f"--target={name}={version}" for name, version in self.options.targets.items()]
@@ -447,7 +448,7 @@ class Failure:
     what: str
     files: dict[str, Data]
 
-    def keep(self, folder: Path, seed: int) -> Path:
+    def keep_failure(self, folder: Path, seed: int) -> Path:
         place = folder / f"{seed}-{self.number}-{self.kind.replace(' ', '-')}"
         place.mkdir(parents=True, exist_ok=True)
         for name, data in self.files.items():
@@ -465,7 +466,7 @@ class Tally:
     counts: collections.Counter[str] = field(default_factory=collections.Counter)
     slowest: tuple[float, int] = (0.0, -1)
 
-    def add(self, other: Tally) -> None:
+    def add_tally(self, other: Tally) -> None:
         self.counts.update(other.counts)
         self.slowest = max(self.slowest, other.slowest)
 
@@ -480,13 +481,13 @@ class Examiner:
         folder.mkdir(parents=True, exist_ok=True)
         signal.signal(signal.SIGPROF, _raise_slow)
 
-    def examine(self, case: Case, command: bool = False) -> list[Failure]:
+    def examine_case(self, case: Case, command: bool = False) -> list[Failure]:
         """All that is wrong with what is made of a case."""
         for path in list(self.folder.iterdir()):
             if path.name not in _KEPT_BY_US:
                 path.unlink()
         (self.folder / "setup.cfg").touch()
-        case.write(self.folder)
+        case.write_case(self.folder)
         self.tally.counts["cases"] += 1
         self.tally.counts["files"] += len(case.files)
         return [
@@ -494,12 +495,12 @@ class Examiner:
         ]
 
     def _check_problems(self, case: Case, command: bool) -> Iterator[tuple[str, str]]:
-        report = self._run_timed(case, lambda: check([self.folder], case.options))
+        report = self._run_timed(case, lambda: check_paths([self.folder], case.options))
         if isinstance(report, tuple):
             yield report
             return
         yield from _wrong_report(report, case)
-        self.tally.counts["findings"] += report.findings
+        self.tally.counts["findings"] += report.finding_count
         self.tally.counts["not checked"] += len(report.skipped)
         if command:
             yield from self._command_problems(case, report)
@@ -531,18 +532,18 @@ class Examiner:
     def _fix_problems(self, case: Case, command: bool) -> Iterator[tuple[str, str]]:
         before = sorted(path.name for path in self.folder.iterdir())
         parsed = {name: _parse_or_none(data) is not None for name, data in case.files.items()}
-        report = self._run_timed(case, lambda: fix([self.folder], case.options, unsafe=True, write=True))
+        report = self._run_timed(case, lambda: fix_files([self.folder], case.options, unsafe=True, write=True))
         if isinstance(report, tuple):
             yield f"fix {report[0]}", report[1]
             return
         yield from _wrong_fix(report, case, parsed, self.folder)
-        changed = sum(outcome.changed for outcome in report.fixed)
+        changed = sum(outcome.is_changed for outcome in report.fixed)
         self.tally.counts["fixed"] += changed
-        again = self._run_timed(case, lambda: fix([self.folder], case.options, unsafe=True, write=True))
+        again = self._run_timed(case, lambda: fix_files([self.folder], case.options, unsafe=True, write=True))
         if isinstance(again, tuple):
             yield f"second fix {again[0]}", again[1]
             return
-        more = [outcome for outcome in again.fixed if outcome.changed and not outcome.problem]
+        more = [outcome for outcome in again.fixed if outcome.is_changed and not outcome.problem]
         for outcome in more if not any(outcome.problem for outcome in report.fixed) else ():
             codes = [finding.rule.code for finding in outcome.done]
             yield "fix not done", f"a second fix changed {outcome.path.name}: {codes}\n{_fix_diff(outcome)}"
@@ -551,8 +552,8 @@ class Examiner:
             yield "fix left files", repr(left)
         if command and not more:
             fixed = {name: (self.folder / name).read_bytes() for name in case.files}
-            case.write(self.folder)
-            done = self._run("fix", "--unsafe-fixes", *case.arguments, str(self.folder))
+            case.write_case(self.folder)
+            done = self._run_command("fix", "--unsafe-fixes", *case.command_arguments, str(self.folder))
             broken = report.failed or any(outcome.problem for outcome in report.fixed)
             expected = 2 if broken else 1 if any(outcome.left for outcome in report.fixed) else 0
             if done.returncode != expected:
@@ -562,14 +563,14 @@ class Examiner:
 
     def _command_problems(self, case: Case, report: Report) -> Iterator[tuple[str, str]]:
         self.tally.counts["commands"] += 1
-        done = self._run("check", "--output-format=json", *case.arguments, str(self.folder))
-        expected = 2 if report.failed else 1 if report.findings else 0
+        done = self._run_command("check", "--output-format=json", *case.command_arguments, str(self.folder))
+        expected = 2 if report.failed else 1 if report.finding_count else 0
         if done.returncode != expected or done.stderr:
             yield "exit code", f"{done.returncode}, not {expected}\n{done.stdout}\n{done.stderr}"
         elif json.loads(done.stdout) != json.loads(json_.dump_report(report)):
             yield "command", f"the command says something else than the function\n{done.stdout}"
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _run_command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "shardlint", *arguments]
         return subprocess.run(command, text=True, capture_output=True, timeout=120, check=False)
 
@@ -595,7 +596,7 @@ def _wrong_report(report: Report, case: Case) -> Iterator[tuple[str, str]]:
     try:
         json.loads(json_.dump_report(report))
         lines = [
-            line for part in (*text.full_report(report), *text.concise(report)) for line in part.split("\n")
+            line for part in (*text.full_report(report), *text.render_concise(report)) for line in part.split("\n")
         ]
     except Exception:
         yield "report crash", traceback.format_exc()
@@ -620,9 +621,9 @@ def _wrong_fix(
 
 
 def _fix_diff(outcome: Any) -> str:
-    from shardlint.rewrite.fix import diff
+    from shardlint.rewrite.fix import unified_diff
 
-    return "\n".join(diff(outcome))
+    return "\n".join(unified_diff(outcome))
 
 
 def _tree_depth(data: Data) -> int | None:
@@ -640,7 +641,7 @@ def _tree_depth(data: Data) -> int | None:
 # the run
 
 
-def work(
+def work_on_cases(
     pipe: Connection,
     folder: Path,
     generated: Path,
@@ -652,7 +653,7 @@ def work(
     sys.setrecursionlimit(_NESTING)
     gc.disable()  # as the command line has it
     # The same for every case, and half of the time of a small one.
-    for place, name in ((targets, "_installed"), (checking, "selected")):
+    for place, name in ((targets, "_installed_releases"), (checking, "select_codes")):
         setattr(place, name, functools.cache(getattr(place, name)))
     bases, examiner = find_bases(generated, packages), Examiner(folder, limit)
     while True:
@@ -664,7 +665,7 @@ def work(
         for done, number in enumerate(numbers):
             pipe.send(number)
             case = make_case(seed, number, bases)
-            for failure in examiner.examine(case, command=number % _COMMAND_EVERY == 7):
+            for failure in examiner.examine_case(case, command=number % _COMMAND_EVERY == 7):
                 pipe.send(failure)
             if done % _COLLECT_EVERY == 0:
                 gc.collect()
@@ -706,7 +707,7 @@ class Run:
         self.generated = programs or folder / "generated"
         self.generated.mkdir(parents=True, exist_ok=True)
 
-    def run(self, start: int, files: int, jobs: int, seconds: float | None = None) -> bool:
+    def run_cases(self, start: int, files: int, jobs: int, seconds: float | None = None) -> bool:
         """All cases, or those that fit in some seconds; returns whether all were done."""
         written = len(list(self.generated.glob("*.py"))) or generate_programs(self.generated, self.seed)
         self.tally.counts["generated programs"] = written
@@ -735,7 +736,7 @@ class Run:
         ours, theirs = context.Pipe()
         folder = self.folder / f"worker{index}"
         arguments = (theirs, folder, self.generated, self.packages, self.seed, self.limit)
-        process = context.Process(target=work, args=arguments, daemon=True)
+        process = context.Process(target=work_on_cases, args=arguments, daemon=True)
         process.start()
         theirs.close()
         return Worker(index, process, ours, self.awake)
@@ -748,7 +749,7 @@ class Run:
                 if isinstance(said, int):
                     worker.at = said
                 elif isinstance(said, Tally):
-                    self.tally.add(said)
+                    self.tally.add_tally(said)
                     worker.numbers = self._left.pop() if self._left else range(0)
                     worker.at = worker.numbers.start - 1
                     worker.pipe.send(worker.numbers)
@@ -787,12 +788,12 @@ class Run:
 
     def _record_failure(self, failure: Failure) -> None:
         self.failures.append(failure)
-        place = failure.keep(self.keep, self.seed) if self.keep is not None else "not kept"
+        place = failure.keep_failure(self.keep, self.seed) if self.keep is not None else "not kept"
         first = next(iter(failure.what.strip().splitlines()[-1:]), "")
         print(f"{failure.kind}: seed {self.seed} case {failure.number} ({place}): {first[:300]}", flush=True)
 
 
-def many(count: int, folder: Path) -> list[str]:
+def check_many_files(count: int, folder: Path) -> list[str]:
     """Check a project of very many small files through the real command; returns what is wrong."""
     bad = (ROOT / "fixtures" / "SL201" / "bad.py").read_bytes()
     for number in range(count):
@@ -849,11 +850,11 @@ def main() -> None:
         signal.signal(number, signal.default_int_handler)
     try:
         if given.many:
-            wrong = many(given.many, scratch / "many")
+            wrong = check_many_files(given.many, scratch / "many")
             print(*wrong, sep="\n")
             raise SystemExit(1 if wrong else 0)
         run = Run(given.seed, scratch, given.keep, given.limit, given.programs, packages)
-        done = run.run(given.start, given.files, given.jobs, given.seconds)
+        done = run.run_cases(given.start, given.files, given.jobs, given.seconds)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     seconds = time.monotonic() - begun

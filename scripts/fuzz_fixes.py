@@ -26,8 +26,8 @@ from pathlib import Path
 from random import Random
 
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
-from shardlint.rewrite.fix import FixedFile, fix
+from shardlint.engine.run import check_paths
+from shardlint.rewrite.fix import FixedFile, fix_files
 
 TARGETS = {"jax": "0.12.0", "flax": "0.12.12", "equinox": "0.13.8"}
 OPTIONS = Options(targets=TARGETS)
@@ -243,7 +243,7 @@ def _break_line(line: str, indent: str, chance: Random) -> str:
 
 def explain_wrong_fix(outcome: FixedFile, marks: Sequence[bytes], before: Codes, after: Codes) -> str:
     """Return the fault of a fixed program; empty if there is none."""
-    old, new = outcome.before.encode(), outcome.after.encode()
+    old, new = outcome.before.encode_file(), outcome.after.encode_file()
     if outcome.problem:
         return outcome.problem
     try:
@@ -278,18 +278,18 @@ def fix_batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path) -> Co
         path.write_bytes(data)
     before = {
         file.path: collections.Counter(finding.rule.code for finding in file.findings)
-        for file in check([folder], OPTIONS).reports
+        for file in check_paths([folder], OPTIONS).reports
     }
-    first = fix([folder], OPTIONS, unsafe=True, write=True)
-    second = fix([folder], OPTIONS, unsafe=True, write=False)
+    first = fix_files([folder], OPTIONS, unsafe=True, write=True)
+    second = fix_files([folder], OPTIONS, unsafe=True, write=False)
     after = {
         outcome.path: collections.Counter(finding.rule.code for finding in (*outcome.done, *outcome.left))
         for outcome in second.fixed
     }
-    again = {outcome.path for outcome in second.fixed if outcome.changed}
+    again = {outcome.path for outcome in second.fixed if outcome.is_changed}
     for outcome in first.fixed:
         counts["programs"] += 1
-        counts["changed"] += outcome.changed
+        counts["changed"] += outcome.is_changed
         counts["fixed"] += len(outcome.done)
         counts["left"] += len(outcome.left)
         path = outcome.path
@@ -298,7 +298,7 @@ def fix_batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path) -> Co
         if why:
             counts["failures"] += 1
             keep.mkdir(parents=True, exist_ok=True)
-            (keep / f"{path.parent.name}.py").write_bytes(outcome.before.encode())
+            (keep / f"{path.parent.name}.py").write_bytes(outcome.before.encode_file())
             print(f"{path.parent.name}: {why}", flush=True)
     counts["programs"] += len(numbers) - len(first.fixed)
     return counts
@@ -324,7 +324,7 @@ def main():
 _FILES = {"shared.py": _SHARED, **{f"user{number}.py": _USER for number in range(3)}}
 
 
-def kill(chance: Random, folder: Path, new: dict[str, str]) -> str:
+def kill_one_fix(chance: Random, folder: Path, new: dict[str, str]) -> str:
     """Kill one fix at a moment of its own; what is wrong then, empty where nothing is."""
     for name, text in _FILES.items():
         (folder / name).write_text(text)
@@ -332,13 +332,13 @@ def kill(chance: Random, folder: Path, new: dict[str, str]) -> str:
     pid = os.fork()
     if pid == 0:
         _die_at(at, before=chance.random() < 0.5)
-        fix([folder], OPTIONS, unsafe=True, write=True)
+        fix_files([folder], OPTIONS, unsafe=True, write=True)
         os._exit(0)
     os.waitpid(pid, 0)
     for name, text in _FILES.items():
         if (folder / name).read_text() not in (text, new[name]):
             return f"{name} is neither old nor new"
-    fix([folder], OPTIONS, unsafe=True, write=True)
+    fix_files([folder], OPTIONS, unsafe=True, write=True)
     left = sorted({path.name for path in folder.iterdir()} - {*_FILES, "setup.cfg"})
     short = sorted(name for name in _FILES if (folder / name).read_text() != new[name])
     return f"left behind: {left}" if left else f"not fixed by the next run: {short}" if short else ""
@@ -348,8 +348,8 @@ def _die_at(count: int, before: bool) -> None:
     """Have this process killed at the count-th of the calls that a write is made of."""
     calls = [0]
 
-    def dying(function: Callable[..., object]) -> Callable[..., object]:
-        def call(*args: object, **kwargs: object) -> object:
+    def die_on_call(function: Callable[..., object]) -> Callable[..., object]:
+        def call_until_death(*args: object, **kwargs: object) -> object:
             calls[0] += 1
             if calls[0] == count and before:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -358,24 +358,24 @@ def _die_at(count: int, before: bool) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
 
-        return call
+        return call_until_death
 
     for name in ("fsync", "replace", "rename", "write", "fchmod", "chmod"):
-        setattr(os, name, dying(getattr(os, name)))
+        setattr(os, name, die_on_call(getattr(os, name)))
 
 
-def kills(seed: int, count: int, folder: Path) -> Codes:
+def kill_many_fixes(seed: int, count: int, folder: Path) -> Codes:
     """Kill so many."""
     counts: Codes = collections.Counter()
     folder.mkdir()
     (folder / "setup.cfg").touch()
     for name, text in _FILES.items():
         (folder / name).write_text(text)
-    fix([folder], OPTIONS, unsafe=True, write=True)
+    fix_files([folder], OPTIONS, unsafe=True, write=True)
     new = {name: (folder / name).read_text() for name in _FILES}
     assert all(new[name] != text for name, text in _FILES.items()), "nothing moves"
     for number in range(count):
-        why = kill(Random(f"{seed}/kill/{number}"), folder, new)
+        why = kill_one_fix(Random(f"{seed}/kill/{number}"), folder, new)
         counts["kills"] += 1
         if why:
             counts["failures"] += 1
@@ -398,7 +398,7 @@ def main() -> None:
     scratch = Path(tempfile.mkdtemp(prefix="shardlint-fuzz-"))
     begun = time.monotonic()
     try:
-        counts = kills(given.seed, given.kills, scratch / "kills") if given.kills else Codes()
+        counts = kill_many_fixes(given.seed, given.kills, scratch / "kills") if given.kills else Codes()
         for first in range(given.start, given.start + given.programs, _BATCH):
             if time.monotonic() - begun > given.seconds:
                 break

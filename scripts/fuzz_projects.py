@@ -26,7 +26,7 @@ from pathlib import Path
 from random import Random
 
 from shardlint.engine.results import Options
-from shardlint.rewrite.fix import FixReport, fix
+from shardlint.rewrite.fix import FixReport, fix_files
 
 TARGETS = {"jax": "0.12.0", "flax": "0.12.12", "equinox": "0.13.8"}
 OPTIONS = Options(targets=TARGETS, select=("SL307", "SL315", "SL9"))
@@ -73,7 +73,7 @@ print(json.dumps(found))
 """
 
 
-def project(seed: int, number: int) -> Files:
+def make_project(seed: int, number: int) -> Files:
     """The files of a project, by their paths."""
     chance = Random(f"{seed}/project/{number}")
     package = chance.random() < 0.4
@@ -186,7 +186,7 @@ def fix_batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path, run: 
     """Fix some projects and look at what came of them."""
     counts: Counts = collections.Counter()
     said: dict[str, str] = {}
-    made = {f"p{number}": project(seed, number) for number in numbers}
+    made = {f"p{number}": make_project(seed, number) for number in numbers}
     for state in ("before", "after"):
         for name, files in made.items():
             for path, text in files.items():
@@ -194,7 +194,7 @@ def fix_batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path, run: 
                 (folder / state / name / path).write_text(text)
     for name, files in made.items():
         here = folder / "after" / name
-        report = fix([here], OPTIONS, unsafe=True, write=True)
+        report = fix_files([here], OPTIONS, unsafe=True, write=True)
         after = read_texts(here)
         counts["projects"] += 1
         counts["files"] += len(files)
@@ -202,8 +202,8 @@ def fix_batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path, run: 
         counts["moved"] += any("set_mesh" in text for text in after.values())
         counts["places"] += sum(len(outcome.done) for outcome in report.fixed)
         said[name] = explain_wrong_fix(files, after, report)
-        again = fix([here], OPTIONS, unsafe=True, write=True)
-        if any(outcome.changed for outcome in again.fixed) and not said[name]:
+        again = fix_files([here], OPTIONS, unsafe=True, write=True)
+        if any(outcome.is_changed for outcome in again.fixed) and not said[name]:
             said[name] = "a second run changes it"
     for path in _unused_imports(folder / "after") - _unused_imports(folder / "before"):
         name = path.partition("/")[0]

@@ -83,7 +83,7 @@ class Result:
     ended: launch.Ended
     failed: list[str]
 
-    def count(self, verdict: str) -> int:
+    def count_verdict(self, verdict: str) -> int:
         """How many arrays have a verdict."""
         return sum(one.verdict == verdict for one in self.leaves)
 
@@ -159,7 +159,7 @@ def python_of(program: Program) -> Path:
     if not program.environment:
         return Path(sys.executable)
     return matrix.prepare_environment(
-        next(one for one in matrix.RELEASES if one.folder.name == program.environment)
+        next(one for one in matrix.RELEASES if one.environment_folder.name == program.environment)
     )
 
 
@@ -175,7 +175,7 @@ def installed_releases(python: Path) -> dict[str, tuple[int, ...]]:
     return {name: tuple(map(int, numbers)) for name, numbers in releases.items()}
 
 
-def observe(program: Program, python: Path) -> tuple[list[dict[str, Any]], launch.Ended, list[str]]:
+def observe_program(program: Program, python: Path) -> tuple[list[dict[str, Any]], launch.Ended, list[str]]:
     """The calls at jit boundaries that a run of the program records, how it ended, and what could not be recorded.
 
     Those of a public program are kept until its text, its environment or what records them changes.
@@ -204,7 +204,7 @@ def _run_digest(program: Program, python: Path) -> str:
 def _observe_now(program: Program, python: Path) -> tuple[list[dict[str, Any]], launch.Ended, list[str]]:
     with tempfile.TemporaryDirectory(prefix="seen-") as name, tempfile.TemporaryFile() as output:
         folder = Path(name).resolve()
-        env = launch.environment(folder, _DEVICES, True, dict(os.environ))
+        env = launch.run_environment(folder, _DEVICES, True, dict(os.environ))
         stand_ins = [str(STAND_INS / one) for one in program.stand_ins]
         own = [str(LAID_OUT / program.name)] if program.importable else []
         env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], *stand_ins, *own])
@@ -236,7 +236,7 @@ def _run_into(output: Any, words: Sequence[str], env: dict[str, str], folder: Pa
     try:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
-        return launch.run(words, env, folder, seconds)
+        return launch.run_program(words, env, folder, seconds)
     finally:
         for number, saved in enumerate(kept, 1):
             os.dup2(saved, number)
@@ -249,7 +249,7 @@ def compare_program(program: Program) -> Result:
     began = time.monotonic()
     plain, supposed = predict(program.file, installed_releases(python))
     print(f"{program.name or program.file}: predicted in {time.monotonic() - began:.1f} s", file=sys.stderr)
-    seen, ended, failed = observe(program, python)
+    seen, ended, failed = observe_program(program, python)
     root = str(project_root(program.file))
     leaves: list[Leaf] = []
     calls = 0
@@ -274,7 +274,7 @@ def compare_program(program: Program) -> Result:
 
 def format_result(found: Result, every: bool = False) -> Iterator[str]:
     """The figures of a program and what of it is not known."""
-    counts = ", ".join(f"{found.count(one)} {one}" for one in _VERDICTS)
+    counts = ", ".join(f"{found.count_verdict(one)} {one}" for one in _VERDICTS)
     name = found.program.name or found.program.file.name
     ended = f"exit {found.ended.code}, {found.ended.seconds:.0f} s"
     yield f"{name}: {found.calls} calls, {len(found.leaves)} arrays: {counts} ({ended})"
@@ -306,11 +306,11 @@ def format_page(results: Sequence[Result]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for one in results:
-        counts = " | ".join(str(one.count(verdict)) for verdict in _VERDICTS)
+        counts = " | ".join(str(one.count_verdict(verdict)) for verdict in _VERDICTS)
         name = f"{one.program.repository} {one.program.path}"
         lines.append(f"| {name} | {one.calls} | {len(one.leaves)} | {counts} |")
     arrays = sum(len(one.leaves) for one in results)
-    sums = [sum(one.count(verdict) for one in results) for verdict in _VERDICTS]
+    sums = [sum(one.count_verdict(verdict) for one in results) for verdict in _VERDICTS]
     shares = " | ".join(f"{count:,} ({count / max(1, arrays):.0%})" for count in sums)
     lines.append(f"| all {len(results)} | {sum(one.calls for one in results)} | {arrays:,} | {shares} |")
     return "\n".join(lines) + "\n"
@@ -338,7 +338,7 @@ def main() -> int:
         print("\n".join(format_result(results[-1], asked.every)), flush=True)
     if asked.public and not asked.only:
         PAGE.write_text(format_page(results), "utf-8")
-    return 1 if any(one.count("wrong") for one in results) else 0
+    return 1 if any(one.count_verdict("wrong") for one in results) else 0
 
 
 if __name__ == "__main__":

@@ -23,22 +23,22 @@ import checkouts
 
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.rules_api import ledger
 
 LEDGER = Path(__file__).resolve().parent.parent / "rules" / "shardlint_rules" / "ledger"
 _SHOWN = ("message", "text")
 
 
-def unjudged(repository: str, commit: str, folder: Path, options: Options) -> Iterator[dict[str, Any]]:
+def find_unjudged(repository: str, commit: str, folder: Path, options: Options) -> Iterator[dict[str, Any]]:
     """The findings in a checkout that the ledger does not hold."""
     known: dict[str, set[tuple[str, str, str, str, int]]] = {}
-    for file in check([folder], options).reports:
+    for file in check_paths([folder], options).reports:
         for finding in file.findings:
-            line, _ = file.source.position(finding.start)
+            line, _ = file.source.position_of(finding.start)
             code, path = finding.rule.code, file.path.relative_to(folder).as_posix()
             if code not in known:
-                known[code] = {one.place for one in ledger.entries(code)}
+                known[code] = {one.place_key for one in ledger.judged_findings(code)}
             if code.startswith("SL00") or (code, repository, commit, path, line) in known[code]:
                 continue
             yield {
@@ -51,18 +51,18 @@ def unjudged(repository: str, commit: str, folder: Path, options: Options) -> It
                 "line": line,
                 "reason": "",
                 "message": f"{finding.certainty}: {finding.message}",
-                "text": file.source.line(line).strip(),
+                "text": file.source.line_text(line).strip(),
             }
 
 
-def repositories(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, str, Path]]:
+def iterate_repositories(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, str, Path]]:
     """Repositories as OWNER/NAME, commit, and the folder that they are laid out in while this is looked at."""
     for mirror in checkouts.all_mirrors(folder):
         if wanted and mirror.repository not in wanted:
             continue
         with tempfile.TemporaryDirectory() as laid_out:
             try:
-                commit = mirror.head()
+                commit = mirror.head_commit()
                 mirror.lay_out(commit, Path(laid_out))
             except checkouts.NotAvailable as error:
                 print(f"{mirror.repository}: not available: {error}", file=sys.stderr)
@@ -81,20 +81,20 @@ def repositories(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, str
             yield name, commit, git.parent
 
 
-def add(rows: Sequence[dict[str, Any]], folder: Path) -> int:
+def add_verdicts(rows: Sequence[dict[str, Any]], folder: Path) -> int:
     """Enter verdicts; returns how many were new. Raises `BadLedger` and enters nothing when one cannot be used."""
     judged = []
     for number, row in enumerate(rows, 1):
         try:
-            judged.append(ledger.checked({key: value for key, value in row.items() if key not in _SHOWN}))
+            judged.append(ledger.parse_judgement({key: value for key, value in row.items() if key not in _SHOWN}))
         except (ValueError, TypeError) as error:
             raise ledger.BadLedger(f"verdict {number}: {error}") from None
     added = 0
     for code in sorted({one.rule for one in judged}):
         path = folder / f"{code}.jsonl"
-        known = {one.place: one for one in ledger.read(path)}
+        known = {one.place_key: one for one in ledger.read_judgements(path)}
         before = len(known)
-        known.update((one.place, one) for one in judged if one.rule == code)
+        known.update((one.place_key, one) for one in judged if one.rule == code)
         added += len(known) - before
         order = sorted(known.values(), key=lambda one: (one.repository, one.commit, one.path, one.line))
         folder.mkdir(exist_ok=True)
@@ -116,14 +116,14 @@ def main() -> int:
     if options.command == "add":
         rows = [json.loads(line) for line in options.path.read_text("utf-8").splitlines() if line.strip()]
         try:
-            print(f"{add(rows, LEDGER)} new, {len(rows)} verdicts; run scripts/docs.py")
+            print(f"{add_verdicts(rows, LEDGER)} new, {len(rows)} verdicts; run scripts/docs.py")
         except ledger.BadLedger as error:
             print(error, file=sys.stderr)
             return 1
         return 0
     asked = Options(certainty=options.certainty, select=tuple(options.select))
-    for repository, commit, folder in repositories(options.path, options.repository):
-        for row in unjudged(repository, commit, folder, asked):
+    for repository, commit, folder in iterate_repositories(options.path, options.repository):
+        for row in find_unjudged(repository, commit, folder, asked):
             print(json.dumps(row, ensure_ascii=False), flush=True)
     return 0
 

@@ -54,7 +54,7 @@ class Counts:
     repositories: Counter[str] = field(default_factory=Counter)
     commits: dict[str, str] = field(default_factory=dict)
 
-    def write(self) -> None:
+    def write_counts(self) -> None:
         """Write them to the file that is kept."""
         lines = [f"{name}\t{commit}" for name, commit in sorted(self.commits.items())]
         order = sorted(self.calls.items(), key=lambda one: (-one[1], one[0]))
@@ -82,7 +82,7 @@ def count_calls(mirrors: Path) -> Counts:
     found = Counts()
     for repository, folder in SCOPE["repositories"].items():
         mirror = checkouts.open_mirror(mirrors, repository)
-        found.commits[repository] = mirror.head()
+        found.commits[repository] = mirror.head_commit()
         with tempfile.TemporaryDirectory() as laid_out:
             root = Path(laid_out)
             mirror.lay_out(found.commits[repository], root)
@@ -105,7 +105,7 @@ def _called_in(root: Path, folder: Path) -> Iterator[str]:
             yield from _called_libraries(
                 program, facts, not any(one.encode() in text for one in _OTHER_ARRAYS)
             )
-        program.trim()
+        program.trim_memory()
 
 
 def _is_test(path: Path) -> bool:
@@ -182,7 +182,7 @@ def covered_share(calls: Mapping[str, int]) -> tuple[int, int]:
     return sum(count for name, count in calls.items() if is_covered(name)), sum(calls.values())
 
 
-def in_scope(counts: Counts) -> dict[str, int]:
+def calls_in_scope(counts: Counts) -> dict[str, int]:
     """The calls of functions that take or make arrays, or make what does."""
     return {name: count for name, count in counts.calls.items() if not reason_of(name)}
 
@@ -213,7 +213,7 @@ Of functions whose arguments are arrays or trees of them, or which make arrays, 
 
 def format_page(counts: Counts) -> str:
     """evaluation/library-calls.md."""
-    counted = in_scope(counts)
+    counted = calls_in_scope(counts)
     arrays = {name: count for name, count in counted.items() if not makes_functions(name)}
     makers = {name: count for name, count in counted.items() if makes_functions(name)}
     by_library: dict[str, dict[str, int]] = {}
@@ -262,12 +262,12 @@ def main() -> int:
     parser.add_argument("mirrors", type=Path, nargs="?", metavar="MIRRORS")
     asked = parser.parse_args()
     for library in ("flax", "orbax", "haliax", "einshard"):
-        FUNCTIONS.load(library)
+        FUNCTIONS.load_library(library)
     if asked.mirrors is not None:
-        count_calls(asked.mirrors).write()
+        count_calls(asked.mirrors).write_counts()
     counts = read_counts()
     PAGE.write_text(format_page(counts), "utf-8")
-    covered, total = covered_share(in_scope(counts))
+    covered, total = covered_share(calls_in_scope(counts))
     print(f"{PAGE.relative_to(ROOT)} written: {covered:,} of {total:,} calls, {100 * covered / total:.1f}%")
     return 0
 

@@ -36,17 +36,17 @@ class Release:
     codes: str = "all"
 
     @property
-    def name(self) -> str:
+    def release_name(self) -> str:
         """How the table heads it."""
         return ", ".join(requirement.replace("==", " ") for requirement in (f"jax=={self.jax}", *self.others))
 
     @property
-    def folder(self) -> Path:
+    def environment_folder(self) -> Path:
         """Its environment."""
         flax = next((f"-flax-{one[6:]}" for one in self.others if one.startswith("flax==")), "")
         return ROOT / ".matrix" / f"jax-{self.jax.removesuffix('.*')}{flax}"
 
-    def requirements(self) -> list[str]:
+    def pip_requirements(self) -> list[str]:
         """Return the requirements for pip."""
         return [f"jax=={self.jax}", f"jaxlib=={self.jax}", *self.others, "optax"]
 
@@ -72,21 +72,21 @@ RELEASES = (
 
 def prepare_environment(release: Release) -> Path:
     """The Python of a release's environment, made anew where it is missing or holds something else."""
-    stamp = release.folder / "ready"
-    wanted = "\n".join(release.requirements())
-    python = release.folder / "bin" / "python"
+    stamp = release.environment_folder / "ready"
+    wanted = "\n".join(release.pip_requirements())
+    python = release.environment_folder / "bin" / "python"
     if not (stamp.is_file() and stamp.read_text("utf-8") == wanted):
         found = subprocess.run(
             ["sh", "scripts/python.sh", *release.pythons], cwd=ROOT, text=True, stdout=subprocess.PIPE
         )
         if found.returncode:
-            raise SystemExit(f"no Python for {release.name}")
+            raise SystemExit(f"no Python for {release.release_name}")
         if python.exists() and _python_version(python) != _python_version(found.stdout.strip()):
-            shutil.rmtree(release.folder)
+            shutil.rmtree(release.environment_folder)
         environment = {**os.environ, "PYTHON": found.stdout.strip()}
-        command = ["sh", "scripts/environment.sh", str(release.folder.relative_to(ROOT)), "ready"]
-        if subprocess.run([*command, *release.requirements()], cwd=ROOT, env=environment).returncode:
-            raise SystemExit(f"no environment for {release.name}")
+        command = ["sh", "scripts/environment.sh", str(release.environment_folder.relative_to(ROOT)), "ready"]
+        if subprocess.run([*command, *release.pip_requirements()], cwd=ROOT, env=environment).returncode:
+            raise SystemExit(f"no environment for {release.release_name}")
         stamp.write_text(wanted, "utf-8")
     return python
 
@@ -95,7 +95,7 @@ def _python_version(python: str | Path) -> str:
     return subprocess.run([python, "-V"], capture_output=True, text=True).stdout
 
 
-def verify(python: Path, codes: str) -> dict[str, Any]:
+def verify_rules(python: Path, codes: str) -> dict[str, Any]:
     """The report of `shardlint verify --rules CODES` with this Python."""
     command = [sys.executable, "-m", "shardlint", "verify", "--rules", codes, "--python", str(python)]
     done = subprocess.run([*command, "--output-format", "json"], cwd=ROOT, text=True, stdout=subprocess.PIPE)
@@ -172,11 +172,11 @@ def main() -> int:
         if codes and not here:
             reports.append((release, {"results": []}))
             continue
-        report = verify(prepare_environment(release), ",".join(here) or release.codes)
+        report = verify_rules(prepare_environment(release), ",".join(here) or release.codes)
         reports.append((release, report))
         seconds = time.monotonic() - started
         counts = f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped"
-        print(f"{release.name}: {counts} ({seconds:.0f} s)", flush=True)
+        print(f"{release.release_name}: {counts} ({seconds:.0f} s)", flush=True)
         for result in report["results"]:
             if result["status"] == "fail":
                 failed = True

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from shardlint.syntax.nodes import children
+from shardlint.syntax.nodes import child_nodes
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "rules" / "shardlint_rules"
@@ -45,7 +45,7 @@ _NAMED = {
     "_describe_effect": "effect",
     "_describe_history": "reason",
     "_effect": "effect",
-    "_not_divisible": "dimension and size",
+    "_explain_indivisible": "dimension and size",
     "_owner": "owner",
 }
 _MOST_TEXTS = 12
@@ -71,13 +71,13 @@ def rule_messages() -> list[Message]:
     for path in sorted(RULES.rglob("*.py")):
         module = _load_module(path)
         makers = (("finding", 1), ("report_violation", 0))  # each with the place of its message
-        for call, place in ((call, place) for name, place in makers for call in module.calls(name)):
-            for row in module.rows(call, message := _call_argument(call, place, "message")):
-                texts = module.texts(_argument_in_row(row, message), call)
-                advice = module.advice(_argument_in_row(row, _call_argument(call, None, "help")), call)
+        for call, place in ((call, place) for name, place in makers for call in module.calls_of(name)):
+            for row in module.value_rows(call, message := _call_argument(call, place, "message")):
+                texts = module.possible_texts(_argument_in_row(row, message), call)
+                advice = module.advice_texts(_argument_in_row(row, _call_argument(call, None, "help")), call)
                 for code in _rule_codes(path, call):
-                    found += [Message(code, text, advice, module.place(call)) for text in texts]
-    return _without_duplicates(found)
+                    found += [Message(code, text, advice, module.place_of(call)) for text in texts]
+    return _remove_duplicates(found)
 
 
 @cache
@@ -87,18 +87,18 @@ def run_messages() -> list[Message]:
     for path in sorted((PACKAGE / "run").rglob("*.py")):
         module = _load_module(path)
         for name, (message_at, advice_at) in _FINDINGS.items():
-            for call in module.calls(name):
-                for row in module.rows(call, message := _call_argument(call, message_at, "message")):
+            for call in module.calls_of(name):
+                for row in module.value_rows(call, message := _call_argument(call, message_at, "message")):
                     kind = _argument_in_row(row, _call_argument(call, 0, "kind"))
                     advice = _argument_in_row(
                         row, _call_argument(call, advice_at, "advice" if name == "Found" else "help")
                     )
-                    kinds = module.texts(kind, call) if name == "Found" else ("exception",)
+                    kinds = module.possible_texts(kind, call) if name == "Found" else ("exception",)
                     found += [
-                        Message("/".join(kinds), text, module.advice(advice, call), module.place(call))
-                        for text in module.texts(_argument_in_row(row, message), call)
+                        Message("/".join(kinds), text, module.advice_texts(advice, call), module.place_of(call))
+                        for text in module.possible_texts(_argument_in_row(row, message), call)
                     ]
-    return _without_duplicates(found)
+    return _remove_duplicates(found)
 
 
 def _argument_in_row(row: Row, argument: ast.expr | None) -> ast.expr | None:
@@ -126,14 +126,14 @@ def other_messages() -> list[Message]:
             if not any(part in path.as_posix() for part in _CODE):
                 module = _load_module(path)
                 found += [
-                    Message(command, text, (), module.place(node))
-                    for node, text in module.prose()
+                    Message(command, text, (), module.place_of(node))
+                    for node, text in module.prose_strings()
                     if text not in known
                 ]
-    return _without_duplicates(found)
+    return _remove_duplicates(found)
 
 
-def page() -> str:
+def render_page() -> str:
     """docs/messages.md."""
     rules, run, others = rule_messages(), run_messages(), other_messages()
     lines = [
@@ -186,7 +186,7 @@ def _escape_markdown(text: str) -> str:
     )
 
 
-def _without_duplicates(messages: Iterable[Message]) -> list[Message]:
+def _remove_duplicates(messages: Iterable[Message]) -> list[Message]:
     """The messages in order of their source, each once."""
     return sorted(dict.fromkeys(messages), key=lambda one: one.source)
 
@@ -200,7 +200,7 @@ class _Module:
         self.nodes: list[ast.AST] = [self.tree]
         self.parents: dict[ast.AST, ast.AST] = {}
         for node in self.nodes:  # it grows by the children of each, so that a module is walked once
-            below = children(node)
+            below = child_nodes(node)
             self.parents.update(dict.fromkeys(below, node))
             self.nodes += below
         self.functions: dict[str, list[ast.FunctionDef]] = defaultdict(list)
@@ -231,13 +231,13 @@ class _Module:
             self._record_assignment(node, target, value.body)
             self._record_assignment(node, target, value.orelse)
 
-    def place(self, node: ast.expr) -> str:
+    def place_of(self, node: ast.expr) -> str:
         return f"{self.path.relative_to(ROOT).as_posix()}:{node.lineno}"
 
-    def calls(self, name: str) -> Iterator[ast.Call]:
+    def calls_of(self, name: str) -> Iterator[ast.Call]:
         yield from self._calls[name]
 
-    def prose(self) -> Iterator[tuple[ast.expr, str]]:
+    def prose_strings(self) -> Iterator[tuple[ast.expr, str]]:
         """String literals that are sentences or parts of one, in order."""
         done: set[int] = set()
         found = []
@@ -257,7 +257,7 @@ class _Module:
             ".command(" in f"{ast.unparse(one)}(" for one in function.decorator_list
         )
 
-    def texts(self, node: ast.expr | None, at: ast.AST, depth: int = 0) -> tuple[str, ...]:
+    def possible_texts(self, node: ast.expr | None, at: ast.AST, depth: int = 0) -> tuple[str, ...]:
         """The texts that an expression can be, with placeholders; none if they are not written in sight of it."""
         return tuple(dict.fromkeys(itertools.islice(self._texts_of_node(node, at, depth), _MOST_TEXTS)))
 
@@ -276,7 +276,7 @@ class _Module:
                     yield from self._texts_of_node(one, at, depth + 1)
             case ast.BinOp(op=ast.Add()):
                 sides = [
-                    self.texts(side, at, depth + 1) or (f"{{{_placeholder_name(side)}}}",)
+                    self.possible_texts(side, at, depth + 1) or (f"{{{_placeholder_name(side)}}}",)
                     for side in (node.left, node.right)
                 ]
                 yield from ("".join(pair) for pair in itertools.product(*sides))
@@ -295,11 +295,15 @@ class _Module:
             case ast.Attribute():
                 yield from self._texts_of_field(node.attr, depth)
 
-    def advice(self, node: ast.expr | None, call: ast.Call) -> tuple[str, ...]:
+    def advice_texts(self, node: ast.expr | None, call: ast.Call) -> tuple[str, ...]:
         """The texts of advice, or a placeholder for what is computed elsewhere."""
-        found = list(self.texts(node, call))
+        found = list(self.possible_texts(node, call))
         if isinstance(node, ast.Name) and not found:
-            found = [text for row in self.rows(call, node) for text in self.texts(row.get(node.id), call)]
+            found = [
+                text
+                for row in self.value_rows(call, node)
+                for text in self.possible_texts(row.get(node.id), call)
+            ]
         is_empty = node is None or (isinstance(node, ast.Constant) and not node.value)
         return tuple(dict.fromkeys(found)) or (() if is_empty else ("{advice}",))
 
@@ -310,12 +314,12 @@ class _Module:
         parts = []
         for part in node.values:
             value = part.value if isinstance(part, ast.FormattedValue) else None
-            constants = self.texts(value, node) if isinstance(value, ast.Name) and value.id.isupper() else ()
+            constants = self.possible_texts(value, node) if isinstance(value, ast.Name) and value.id.isupper() else ()
             filled = constants[0] if len(constants) == 1 and "{" not in constants[0] else ""
             parts.append(filled or _literal_with_placeholders(ast.JoinedStr([part])))
-        return _without_repeated("".join(parts))
+        return _merge_equal_placeholders("".join(parts))
 
-    def rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
+    def value_rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
         """Return the values that the names in a call of a finding have together, if its message is a name or field:
         one row for each combination.
 
@@ -407,7 +411,7 @@ class _Module:
         }  # fmt: skip
         for module in modules:
             for maker, fields in makers.items():
-                for call in module.calls(maker) if name in fields else ():
+                for call in module.calls_of(maker) if name in fields else ():
                     yield module, fields, call
 
     def _module_defining(self, name: str) -> Iterator[_Module]:
@@ -511,10 +515,10 @@ def _literal_with_placeholders(node: ast.expr) -> str:
         else f"{{{_placeholder_name(part.value)}}}"  # type: ignore[attr-defined]
         for part in node.values
     )
-    return _without_repeated(text)
+    return _merge_equal_placeholders(text)
 
 
-def _without_repeated(text: str) -> str:
+def _merge_equal_placeholders(text: str) -> str:
     """A text with one placeholder for two equal ones, as of `{what[0].upper()}{what[1:]}`."""
     return re.sub(r"(\{[^{}]+\})\1", r"\1", text)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from shardlint_rules.upgrade import table
 
-from shardlint.config.versions import parse, show
+from shardlint.config.versions import format_release, parse_release
 
 PAGE = Path(__file__).resolve().parent.parent / "evaluation" / "api-versions.md"
 
@@ -104,13 +104,13 @@ def observe_environment(interpreter: Path, data: dict[str, Any]) -> str:
 
 def _record_observation(entry: dict[str, Any], version: str, what: str) -> None:
     observed = {**entry["observed"], version: what}
-    entry["observed"] = {key: observed[key] for key in sorted(observed, key=parse)}
+    entry["observed"] = {key: observed[key] for key in sorted(observed, key=parse_release)}
 
 
-def page() -> str:
+def render_page() -> str:
     """evaluation/api-versions.md."""
-    known = table.table()
-    versions = sorted({v for name in known.names.values() for v in name.observed}, key=parse)
+    known = table.read_table()
+    versions = sorted({v for name in known.names.values() for v in name.observed}, key=parse_release)
     lines = [
         "# Names of JAX by release",
         "",
@@ -133,7 +133,7 @@ def page() -> str:
             _format_release(name.introduced),
             deprecated,
             _format_release(name.removed),
-            _escape_cell(name.advice),
+            _escape_cell(name.replacement_advice),
         ]
         lines.append(
             _format_row([*row, "yes" if name.rename_is_enough else "no", _format_observed(name.observed)])
@@ -176,7 +176,7 @@ def page() -> str:
 
 
 def _format_release(release: tuple[int, ...] | None) -> str:
-    return show(release) if release is not None else "-"
+    return format_release(release) if release is not None else "-"
 
 
 def _escape_cell(text: str) -> str:
@@ -211,18 +211,18 @@ def main() -> int:
         print(f"{interpreter}: jax {observe_environment(interpreter, data)}")
     if options.interpreters and not options.check:
         table.PATH.write_text(table.dump_table(data), "utf-8")
-        table.table.cache_clear()
-    known = table.table()
+        table.read_table.cache_clear()
+    known = table.read_table()
     entries: list[table.Name | table.Keyword] = [*known.names.values(), *known.keywords.values()]
     wrong = [line for entry in entries for line in table.find_disagreements(entry)]
     print("\n".join(wrong) or "Claims and observations agree.")
     if options.check:
         current = PAGE.read_text("utf-8") if PAGE.is_file() else ""
-        if current != page():
+        if current != render_page():
             print(f"{PAGE} is out of date: run scripts/observe_api.py")
             return 1
     else:
-        PAGE.write_text(page(), "utf-8")
+        PAGE.write_text(render_page(), "utf-8")
     return 1 if wrong else 0
 
 

@@ -24,14 +24,14 @@ from random_edits import edit_folder
 import shardlint.engine.workers as workers
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 
 Answer = dict[str, list[tuple[object, ...]]]
 
 
 def findings_by_file(files: list[Path], cached: bool = False) -> Answer:
     """Return the findings in each file, by its path. Raises `RuntimeError` if a check failed."""
-    report = check(files, Options(certainty=Certainty.POSSIBLE), cached=cached)
+    report = check_paths(files, Options(certainty=Certainty.POSSIBLE), cached=cached)
     if report.failed:
         raise RuntimeError(f"the check failed: {report.failed}")
     return {
@@ -56,12 +56,12 @@ def ways_to_check(files: list[Path], chance: random.Random) -> Iterator[tuple[st
     yield "half of the files", findings_by_file(half), answer_part(half)
     one = [chance.choice(files)]
     yield f"{one[0].name} alone", findings_by_file(one), answer_part(one)
-    few, processors = workers._FILES, workers._processors
-    workers._FILES, workers._processors = 2, lambda: 2
+    few, processors = workers._FILES, workers._count_processors
+    workers._FILES, workers._count_processors = 2, lambda: 2
     try:
         yield "two processes", findings_by_file(files), expected
     finally:
-        workers._FILES, workers._processors = few, processors
+        workers._FILES, workers._count_processors = few, processors
     yield (
         "a half-warm cache",
         (findings_by_file(half, cached=True), findings_by_file(files, cached=True))[1],

@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from shardlint.verify.html.layout import Axes, Grid
-from shardlint.verify.html.page import Html, element
+from shardlint.verify.html.page import Html, render_element
 
 _CARD, _SCALE, _MARGIN = 330, 1.7, 20
 _COLUMNS, _LINE, _CHARACTER = 96, 19, 7.83
@@ -63,7 +63,7 @@ class Card:
 def layout_picture(mesh: Mapping[str, int], cards: Sequence[Card]) -> str:
     """Cards side by side, each with the devices of the mesh in the colour of the part that they hold."""
     grids = [Grid(mesh, card.axes) for card in cards]
-    height = 118 + max(grid.size()[1] for grid in grids) * _SCALE + 44
+    height = 118 + max(grid.picture_size()[1] for grid in grids) * _SCALE + 44
     drawn = [
         _draw_card(card, grid, number, height)
         for number, (card, grid) in enumerate(zip(cards, grids, strict=True))
@@ -77,19 +77,19 @@ def layout_picture(mesh: Mapping[str, int], cards: Sequence[Card]) -> str:
 
 def _draw_card(card: Card, grid: Grid, number: int, height: float) -> Html:
     left = number * (_CARD + _MARGIN)
-    frame = element("rect", x=0.5, y=0.5, width=_CARD - 1, height=f"{height - 1:g}", rx=8, class_="card")
-    title = element("text", card.title, x=18, y=32, class_="title")
+    frame = render_element("rect", x=0.5, y=0.5, width=_CARD - 1, height=f"{height - 1:g}", rx=8, class_="card")
+    title = render_element("text", card.title, x=18, y=32, class_="title")
     words = [
-        element("text", line, x=18, y=53 + 17 * index, class_="words")
+        render_element("text", line, x=18, y=53 + 17 * index, class_="words")
         for index, line in enumerate(textwrap.wrap(_describe_card(card, grid), 40))
     ]
-    devices = [*grid.devices(), *grid.numbers(), *grid.labels()]
-    placed = element("g", devices, transform=f"translate({74 * _SCALE + 18:g} 146) scale({_SCALE})")
-    return element("g", frame, title, words, placed, transform=f"translate({left} 0)")
+    devices = [*grid.render_devices(), *grid.render_numbers(), *grid.render_labels()]
+    placed = render_element("g", devices, transform=f"translate({74 * _SCALE + 18:g} 146) scale({_SCALE})")
+    return render_element("g", frame, title, words, placed, transform=f"translate({left} 0)")
 
 
 def _describe_card(card: Card, grid: Grid) -> str:
-    return "on one device; " + grid.words() if card.axes is None else grid.words()
+    return "on one device; " + grid.describe_picture() if card.axes is None else grid.describe_picture()
 
 
 def terminal_picture(lines: Sequence[str]) -> str:
@@ -104,12 +104,12 @@ def terminal_picture(lines: Sequence[str]) -> str:
                 Html(
                     f'<text x="18" y="{34 + row * _LINE}" class="step {style}" style="{delay}" xml:space="preserve">'
                 )
-                + element("tspan", part)
+                + render_element("tspan", part)
                 + Html("</text>")
             )
             row += 1
     height, width = 34 + row * _LINE, _COLUMNS * _CHARACTER + 36
-    window = element("rect", x=0.5, y=0.5, width=f"{width - 1:g}", height=height - 1, rx=8, class_="window")
+    window = render_element("rect", x=0.5, y=0.5, width=f"{width - 1:g}", height=height - 1, rx=8, class_="window")
     return _svg_document(
         width, height, TERMINAL_STYLE, [window, *map(Html, drawn)], "shardlint in a terminal"
     )
@@ -136,4 +136,4 @@ def _line_style(line: str) -> str:
 def _svg_document(width: float, height: float, style: str, children: Sequence[Html], words: str) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img">'
     body = "\n".join(children)
-    return f"{head}\n{element('title', words)}\n<style>{style}</style>\n{body}\n</svg>\n"
+    return f"{head}\n{render_element('title', words)}\n<style>{style}</style>\n{body}\n</svg>\n"

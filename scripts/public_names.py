@@ -116,13 +116,13 @@ def main() -> int:
     parser.add_argument("interpreters", nargs="+", type=Path)
     parser.add_argument("--fresh", action="store_true", help="forget what the table holds")
     options = parser.parse_args()
-    shown = [] if options.fresh else list(public_names.unpacked())
+    shown = [] if options.fresh else list(public_names.unpack_table())
     for interpreter in options.interpreters:
         for one in public_names_of(interpreter):
             shown = [old for old in shown if (old.library, old.version) != (one.library, one.version)]
             shown.append(one)
             print(f"{one.library} {one.version}: {sum(map(len, one.modules.values()))} names")
-    public_names.PATH.write_text(public_names.packed(shown), "utf-8")
+    public_names.PATH.write_text(public_names.pack_table(shown), "utf-8")
     return 0
 
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from shardlint.run.raised.explain import explain
+from shardlint.run.raised.explain import explain_error
 from shardlint.run.raised.kinds import KINDS
 from shardlint.run.raised.layouts import ABOUT
 from shardlint.run.raised.recognition import recognise_error
-from shardlint.run.raised.record import Call, Error, Frame, Given, Leaf, raised
-from shardlint.run.raised.told import explained
+from shardlint.run.raised.record import Call, Error, Frame, Given, Leaf, decode_exception
+from shardlint.run.raised.told import explain_exceptions
 
 PACKAGES = ("jax", "flax", "equinox", "haliax", "optax", "orbax.checkpoint")
 # Not for CPU devices, of experiments, or for the developers of the library.
@@ -73,7 +73,7 @@ def is_explained(site: RaisingSite) -> bool:
     frame = Frame("train.py", 1, 1, "main", 1, call)
     inside = ((f"site-packages/{site.file}", site.lines[0], ""),)
     error = Error(name, (name,), site.text.partition(": ")[2], (frame,), inside)
-    return explain(recognise_error(error)) is not None
+    return explain_error(recognise_error(error)) is not None
 
 
 def _message_text(node: ast.expr) -> str:
@@ -87,8 +87,8 @@ def _reached_lines(folder: Path) -> dict[tuple[str, int], bool]:
     """The lines of libraries that recorded exceptions went through, and whether every one there was explained."""
     found: dict[tuple[str, int], bool] = {}
     for path in folder.glob("*.json"):
-        record = raised(json.loads(path.read_text("utf-8")))
-        known = bool(explained([record]))
+        record = decode_exception(json.loads(path.read_text("utf-8")))
+        known = bool(explain_exceptions([record]))
         for error in record.errors:
             for file, line, _ in error.inside[-3:]:
                 place = file.replace("\\", "/").rpartition("site-packages/")[2], line

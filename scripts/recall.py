@@ -118,7 +118,7 @@ class Result:
     unavailable: str = ""
     seconds: float = field(default=0, compare=False)
 
-    def found(self, wanted: Sequence[str]) -> bool:
+    def is_found(self, wanted: Sequence[str]) -> bool:
         """Return whether a finding of one of these certainties is about it."""
         return any(hit.certainty in wanted for hit in self.hits)
 
@@ -230,7 +230,7 @@ def _recall_table(key: str, group: Sequence[Mistake], known: dict[str, Result]) 
 
 
 def _format_row(name: str, group: Sequence[Mistake], known: dict[str, Result]) -> str:
-    default = sum(known[mistake.id].found(DEFAULT) for mistake in group)
+    default = sum(known[mistake.id].is_found(DEFAULT) for mistake in group)
     return f"| {name} | {len(group)} | {default} | {sum(bool(known[m.id].hits) for m in group)} |"
 
 
@@ -267,7 +267,7 @@ def recall_totals(chosen: Sequence[Mistake], known: dict[str, Result]) -> Iterat
     tiers = sorted({mistake.tier[:2] for mistake in there})
     for name, wanted in [(tier, {tier}) for tier in tiers] + [("T1 to T4", set(tiers) - {"T5"})]:
         group = [mistake for mistake in there if mistake.tier[:2] in wanted]
-        default = sum(known[mistake.id].found(DEFAULT) for mistake in group)
+        default = sum(known[mistake.id].is_found(DEFAULT) for mistake in group)
         yield f"{name}: {default} of {len(group)}, {sum(bool(known[m.id].hits) for m in group)} at possible"
 
 

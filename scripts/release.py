@@ -95,7 +95,7 @@ def resolve_packages(wheel: Path) -> list[Message]:
         if done.returncode:
             raise SystemExit(done.stderr[-2000:])
         others = [path for path in sorted(Path(folder).iterdir()) if path.name != wheel.name]
-        found = [metadata(path) for path in (wheel, *others)]
+        found = [read_metadata(path) for path in (wheel, *others)]
     pins = pinned_versions(PINS.read_text("utf-8"))
     for one in found[1:]:
         if pins.get(normal_name(one["Name"])) != one["Version"]:
@@ -103,7 +103,7 @@ def resolve_packages(wheel: Path) -> list[Message]:
     return found
 
 
-def metadata(wheel: Path) -> Message:
+def read_metadata(wheel: Path) -> Message:
     """Return the metadata of a wheel."""
     with zipfile.ZipFile(wheel) as file:
         (name,) = (name for name in file.namelist() if name.endswith(".dist-info/METADATA") and name.count("/") == 1)

@@ -114,7 +114,7 @@ class Source:
         self._batches = 0
         self.observed = 0
 
-    def observe(self, first: int, texts: Sequence[str]) -> list[dict[str, Any]]:
+    def observe_layouts(self, first: int, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the layouts that jax makes in the programs from a seed on."""
         digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
         path = self._folder / f"{first}.json.gz"
@@ -130,17 +130,17 @@ class Source:
     def _observe_now(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """The same, of programs of which one may end the process."""
         if self._observer is None or self._batches == _BATCHES_A_PROCESS:
-            self.close()
+            self.close_process()
             self._observer, self._batches = Observer(python_of(self._release), self._folder / "compiled"), 0
         self._batches += 1
         try:
             return self._observer.observe(texts)
         except RuntimeError:
-            self.close()
+            self.close_process()
         half = len(texts) // 2
         return [*self._observe_now(texts[:half]), *self._observe_now(texts[half:])] if half else [_ENDED]
 
-    def close(self) -> None:
+    def close_process(self) -> None:
         """End the process."""
         if self._observer is not None:
             self._observer.close()
@@ -155,13 +155,13 @@ def compare_release(release: str, first: int, count: int, called: CountedTable) 
         for start in range(first, first + count, _BATCH):
             texts = [program(seed, version) for seed in range(start, min(start + _BATCH, first + count))]
             began = time.monotonic()
-            observed = source.observe(start, texts)
+            observed = source.observe_layouts(start, texts)
             seconds += time.monotonic() - began
             for text, seen in zip(texts, observed, strict=True):
                 note(outcome, text, seen, version, called)
             print(f"{release}, {start + len(texts)}: {outcome}", file=sys.stderr, flush=True)
     finally:
-        source.close()
+        source.close_process()
     return Figures(release, outcome, seconds, source.observed)
 
 
@@ -175,7 +175,7 @@ def find_uncalled(called: CountedTable) -> dict[str, list[str]]:
     return found
 
 
-def _without_backticks(text: str) -> str:
+def _remove_backticks(text: str) -> str:
     return text.replace("`", "'").strip()
 
 
@@ -211,7 +211,7 @@ def format_page(all_figures: Sequence[Figures], called: CountedTable) -> str:
     for one in all_figures:
         lines += [f"jax {one.release}:", ""]
         missed = one.outcome.missed.most_common(10)
-        lines += [f"- {number}: `{_without_backticks(key)}`" for key, number in missed] or ["- none"]
+        lines += [f"- {number}: `{_remove_backticks(key)}`" for key, number in missed] or ["- none"]
         lines += [""]
     lines += ["## Functions that no program calls", ""]
     lines += [f"- `{module}`: {', '.join(names)}" for module, names in find_uncalled(called).items()]

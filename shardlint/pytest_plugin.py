@@ -80,9 +80,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Everywhere(), "shardlint-everywhere")
     asked = config.getoption("shardlint") or config.getoption("shardlint_level")
     if asked or config.getoption("shardlint_timeout") is not None or config.getini("shardlint_fixtures"):
-        from shardlint.verify.pytest_nodes import configure
+        from shardlint.verify.pytest_nodes import configure_plugin
 
-        configure(config)
+        configure_plugin(config)
 
 
 def pytest_exception_interact(node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
@@ -133,7 +133,7 @@ class _Everywhere:
             self.totals[of[0]] = of[1]
             self.seen.setdefault(of[0], {})[report.nodeid] = report.outcome
 
-    def nothing(self) -> list[str]:
+    def fixtures_all_skipped(self) -> list[str]:
         """Fixtures all of whose tests were run and skipped."""
         return [
             fixture
@@ -143,12 +143,12 @@ class _Everywhere:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Have the session fail."""
-        if session.exitstatus == pytest.ExitCode.OK and self.nothing():
+        if session.exitstatus == pytest.ExitCode.OK and self.fixtures_all_skipped():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say why."""
-        for fixture in self.nothing():
+        for fixture in self.fixtures_all_skipped():
             terminalreporter.write_line(
                 f"FAILED {fixture} - checks nothing: it was skipped everywhere", red=True
             )

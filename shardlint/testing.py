@@ -26,10 +26,10 @@ from typing import NamedTuple
 from shardlint.config.certainty import Certainty
 from shardlint.config.targets import KNOWN, parse_targets
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
-from shardlint.rewrite.fix import fix, wanted
-from shardlint.rules_api.headers import Header, header
-from shardlint.rules_api.registry import entries, proof_folders, rules
+from shardlint.engine.run import check_paths
+from shardlint.rewrite.fix import fix_files, is_fix_wanted
+from shardlint.rules_api.headers import Header, parse_header
+from shardlint.rules_api.registry import import_rules, proof_folders, rule_entries
 from shardlint.rules_api.rule import Finding
 
 __all__ = ["Case", "Mark", "cases", "check_rule", "check_text", "run_proof"]
@@ -68,33 +68,33 @@ class Case:
         return f"{self.code}-{self.path.name}"
 
     @property
-    def role(self) -> str:
+    def program_role(self) -> str:
         """`bad`, `good` or `quiet`."""
         return self.path.stem.partition("_")[0]
 
     @property
-    def twin(self) -> Path:
+    def fixed_program_path(self) -> Path:
         """Return the path of the fixed program of a bad one."""
         return self.path.with_name("good" + self.path.name.removeprefix("bad"))
 
-    def files(self, below: Path | None = None) -> list[Path]:
+    def list_files(self, below: Path | None = None) -> list[Path]:
         """Its files, in order."""
         top = below or self.path
         return sorted(top.rglob("*.py")) if top.is_dir() else [top]
 
-    def header(self) -> Header:
+    def parse_header(self) -> Header:
         """Return the targets, options and settings in its first lines."""
         first = self.path / "__init__.py" if self.path.is_dir() else self.path
-        return header(first.read_text("utf-8") if first.is_file() else "")
+        return parse_header(first.read_text("utf-8") if first.is_file() else "")
 
     @property
     def safe_only(self) -> bool:
         """True if only safe fixes are made."""
-        return "safe-only" in self.header().options
+        return "safe-only" in self.parse_header().options
 
-    def options(self) -> Options:
+    def check_options(self) -> Options:
         """How it is checked: for the newest releases, if it says no others."""
-        said = self.header()
+        said = self.parse_header()
         unknown = set(said.options) - WORDS
         assert not unknown, f"{self.path}: unknown options {unknown}; known are {sorted(WORDS)}"
         options = Options(
@@ -104,13 +104,17 @@ class Case:
         )
         if not self.beside:
             return options
-        usual = () if entries()[self.code].load().default else tuple(r.code for r in rules() if r.default)
+        usual = (
+            ()
+            if rule_entries()[self.code].load_rule().default
+            else tuple(r.code for r in import_rules() if r.default)
+        )
         return replace(options, select=(*usual, self.code) if usual else ())
 
-    def marked(self) -> Counter[Mark]:
+    def expected_findings(self) -> Counter[Mark]:
         """The findings that its marks ask for."""
         found: Counter[Mark] = Counter()
-        for file in self.files():
+        for file in self.list_files():
             name = file.relative_to(self.path.parent).as_posix()
             for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
                 match = MARKER.search(line)
@@ -118,10 +122,10 @@ class Case:
                 found.update(Mark(name, number, code) for code in codes if self.beside or code == self.code)
         return found
 
-    def copied(self, folder: Path) -> Path:
+    def copy_to(self, folder: Path) -> Path:
         """A copy in a folder that is a project of its own: nothing else is seen from it."""
         (folder / "setup.cfg").touch()
-        if settings := self.header().toml:
+        if settings := self.parse_header().settings_as_toml:
             (folder / "shardlint.toml").write_text(settings, "utf-8")
         target = folder / self.path.name
         if self.path.is_dir():
@@ -130,16 +134,16 @@ class Case:
             shutil.copyfile(self.path, target)
         return target
 
-    def found(self, folder: Path) -> list[tuple[Mark, Finding]]:
+    def findings_in_copy(self, folder: Path) -> list[tuple[Mark, Finding]]:
         """Return the findings in a copy of it, with their places, without those about unused suppressions."""
-        report = check([self.copied(folder)], self.options())
+        report = check_paths([self.copy_to(folder)], self.check_options())
         assert not report.faults, "; ".join(fault.reason for _, fault in report.faults)
-        assert report.files == len(self.files()), f"{self.path}: not all of its files were checked"
+        assert report.files == len(self.list_files()), f"{self.path}: not all of its files were checked"
         return [
             (
                 Mark(
                     file.path.relative_to(folder).as_posix(),
-                    file.source.position(one.start)[0],
+                    file.source.position_of(one.start)[0],
                     one.rule.code,
                 ),
                 one,
@@ -151,24 +155,24 @@ class Case:
 
     def check(self) -> None:
         """All that must hold of it. Raises `AssertionError`."""
-        assert self.role in ROLES, f"{self.path}: its name begins with none of {', '.join(ROLES)}"
+        assert self.program_role in ROLES, f"{self.path}: its name begins with none of {', '.join(ROLES)}"
         findings = self.findings()
         self.check_findings(findings)
-        if self.role == "bad" and self.check_fix(findings):
-            replace(self, path=self.twin).check_unchanged()
+        if self.program_role == "bad" and self.check_fix(findings):
+            replace(self, path=self.fixed_program_path).check_unchanged()
 
     def findings(self) -> list[tuple[Mark, Finding]]:
         """Return the findings in a copy of it that is a project of its own."""
         with _temporary_folder() as folder:
-            return self.found(folder)
+            return self.findings_in_copy(folder)
 
     def check_findings(self, findings: Sequence[tuple[Mark, Finding]] | None = None) -> None:
         """It gives exactly the findings that it must; `findings` are those of an earlier check, if there was one."""
-        marked = self.marked() if self.role != "good" else Counter()
+        marked = self.expected_findings() if self.program_role != "good" else Counter()
         found = Counter(mark for mark, _ in (self.findings() if findings is None else findings))
-        if self.role == "bad":
+        if self.program_role == "bad":
             assert marked, f"{self.path} has no marked line"
-        if self.role == "quiet":
+        if self.program_role == "quiet":
             own = {mark.code for mark in (*found, *marked)}
             assert self.code not in own, f"{self.path} is not quiet: {_format_counter(found)}"
         assert found == marked, (
@@ -179,24 +183,27 @@ class Case:
     def check_fix(self, findings: Sequence[tuple[Mark, Finding]] | None = None) -> bool:
         """Fixing it gives its twin; False where nothing in it has a fix. `findings` as for `check_findings`."""
         unsafe = not self.safe_only
-        if not any(wanted(finding.fix, unsafe) for _, finding in (self.findings() if findings is None else findings)):
+        if not any(
+            is_fix_wanted(finding.fix, unsafe)
+            for _, finding in (self.findings() if findings is None else findings)
+        ):
             return False
         with _temporary_folder() as folder:
-            target = self.copied(folder)
-            report = fix([target], self.options(), unsafe, write=True)
+            target = self.copy_to(folder)
+            report = fix_files([target], self.check_options(), unsafe, write=True)
             problems = [outcome.problem for outcome in report.fixed if outcome.problem]
             assert not problems, f"{self.path}: {'; '.join(problems)}"
-            good = self.twin
+            good = self.fixed_program_path
             assert good.exists(), f"{self.path.name} is fixed, so {good.name} must say to what"
-            for expected, made in zip(Case(self.code, good).files(), self.files(target), strict=True):
+            for expected, made in zip(Case(self.code, good).list_files(), self.list_files(target), strict=True):
                 _assert_same(expected, made)
         return True
 
     def check_unchanged(self) -> None:
         """Fixing it changes nothing."""
         with _temporary_folder() as folder:
-            report = fix([self.copied(folder)], self.options(), not self.safe_only, write=True)
-        changed = [outcome.path.name for outcome in report.fixed if outcome.changed]
+            report = fix_files([self.copy_to(folder)], self.check_options(), not self.safe_only, write=True)
+        changed = [outcome.path.name for outcome in report.fixed if outcome.is_changed]
         assert not changed, f"{self.path}: a fix changes {', '.join(changed)}"
 
 
@@ -205,15 +212,15 @@ def cases(code: str, folder: Path | None = None, *roles: str, beside: bool = Fal
     top = proof_folders().get(code) if folder is None else folder
     assert top is not None and top.is_dir(), f"{code} has no folder of programs"
     made = [
-        Case(code, path, beside) for path in sorted(top.iterdir()) if path.suffix == ".py" or _of_files(path)
+        Case(code, path, beside) for path in sorted(top.iterdir()) if path.suffix == ".py" or _holds_python_files(path)
     ]
-    return [case for case in made if case.role in (roles or ROLES)]
+    return [case for case in made if case.program_role in (roles or ROLES)]
 
 
 def check_rule(code: str, folder: Path | None = None, run: bool = False) -> None:
     """All programs of a rule's proof, and that there is one with the mistake; with `run` also its proof."""
     found = cases(code, folder)
-    assert any(case.role == "bad" for case in found), f"{code} has no program with the mistake"
+    assert any(case.program_role == "bad" for case in found), f"{code} has no program with the mistake"
     for case in found:
         case.check()
     if run:
@@ -232,12 +239,12 @@ def check_text(code: str, text: str, fixed: str | None = None, *, options: Seque
         path.write_text(head + text, "utf-8")
         case = Case(code, path)
         if fixed is not None:
-            case.twin.write_text(head + fixed, "utf-8")
+            case.fixed_program_path.write_text(head + fixed, "utf-8")
         findings = case.findings()
         case.check_findings(findings)
         if fixed is not None:
             assert case.check_fix(findings), f"nothing in it has a fix: {text!r}"
-            replace(case, path=case.twin).check_unchanged()
+            replace(case, path=case.fixed_program_path).check_unchanged()
 
 
 def run_proof(code: str) -> None:
@@ -258,7 +265,7 @@ def _assert_same(expected: Path, made: Path) -> None:
     ast.parse(two)
 
 
-def _of_files(path: Path) -> bool:
+def _holds_python_files(path: Path) -> bool:
     return path.is_dir() and next(path.rglob("*.py"), None) is not None
 
 

@@ -117,9 +117,9 @@ def pack(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(
         packs, "entry_points", lambda group: [p for p in found(group=group) if p.name == "testpack"]
     )
-    registry.forget()
+    registry.forget_packs()
     yield
-    registry.forget()
+    registry.forget_packs()
 
 
 def calls_of(work: Callable[[], object]) -> int:
@@ -175,9 +175,9 @@ class Asked:
         """The nth expression that is written so."""
         file = self.file(name)
         for scope in list(file.inner_scopes(file.module)):
-            file.walked(scope)
+            file.walk_scope(scope)
         found = [
-            node for node in ast.walk(file.tree) if isinstance(node, ast.expr) and file.text(node) == text
+            node for node in ast.walk(file.tree) if isinstance(node, ast.expr) and file.source_text(node) == text
         ]
         found.sort(key=lambda node: (node.lineno, node.col_offset))
         return file, found[nth]

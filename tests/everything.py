@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.rules_api.rule import Fix
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -37,7 +37,7 @@ class Told(NamedTuple):
 
 def told(files: Iterable[Path], codes: tuple[str, ...]) -> list[Told]:
     """Return the findings of rules in files."""
-    report = check(list(files), Options(certainty=Certainty.POSSIBLE, select=codes))
+    report = check_paths(list(files), Options(certainty=Certainty.POSSIBLE, select=codes))
     assert not report.failed
     return [
         Told(

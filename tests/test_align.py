@@ -11,7 +11,7 @@ import pytest
 from shardlint.engine.results import Options
 from shardlint.rewrite.align import align_layer
 from shardlint.rewrite.edits import Layer, back_through, forward_through
-from shardlint.rewrite.fix import fix
+from shardlint.rewrite.fix import fix_files
 from shardlint.rules_api.rule import Edit
 from shardlint.source.text import Source
 
@@ -31,10 +31,10 @@ Write = Callable[..., Path]
 )  # fmt: skip
 def test_lines_below_a_bracket_move_with_it(before: str, after: str) -> None:
     start = before.index("OLD")
-    layer = Layer.of([Edit(start, start + 3, "longer")])
-    text = layer.made(before)
+    layer = Layer.sort_edits([Edit(start, start + 3, "longer")])
+    text = layer.apply_edits(before)
     moved = align_layer(Source(Path("x.py"), before), layer, [], text)
-    assert moved.made(text) == after
+    assert moved.apply_edits(text) == after
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(after))
     assert back_through([layer, moved], forward_through([layer, moved], start)) == start
 
@@ -57,7 +57,7 @@ def test_it():
                                                    mesh=mesh))
 """
     root = write({"test_x.py": text})
-    fix([root], Options(targets={"jax": "0.12.0"}), unsafe=True, write=True)
+    fix_files([root], Options(targets={"jax": "0.12.0"}), unsafe=True, write=True)
     after = (root / "test_x.py").read_text()
     assert "    mesh = Mesh(np.array(jax.devices()),\n                ('data',))\n".replace("'", '"') in after
     assert '    with jax.set_mesh(Mesh(np.array(jax.devices()),\n                           ("data",))):\n' in after

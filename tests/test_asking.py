@@ -17,7 +17,7 @@ import pytest
 
 from shardlint.engine.results import Options
 from shardlint.rewrite.asking import Asking
-from shardlint.rewrite.fix import fix
+from shardlint.rewrite.fix import fix_files
 from tests.conftest import PACK
 
 pty = pytest.importorskip("pty", reason="needs POSIX")
@@ -126,11 +126,11 @@ def test_a_signal_between_questions_keeps_what_was_accepted(write: Write, pack: 
             os.kill(os.getpid(), signal.SIGINT)
 
     asking = Asking(tell, ask)
-    with asking.kept():
-        fix([root], Options(), unsafe=False, write=True, gates=[asking])
+    with asking.keep_answers():
+        fix_files([root], Options(), unsafe=False, write=True, gates=[asking])
     assert len(asked) == 2, "the answer to what was being shown counts, and nothing more is asked"
     assert (root / "x.py").read_text().count("** 2") == 2
-    with pytest.raises(KeyboardInterrupt), Asking(tell, ask).kept():
+    with pytest.raises(KeyboardInterrupt), Asking(tell, ask).keep_answers():
         signal.raise_signal(signal.SIGINT)  # nothing is lost: nothing was accepted
 
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shardlint
-from shardlint.engine.catalogue import cards
+from shardlint.engine.catalogue import rule_cards
 from shardlint.source.beginning import Beginnings
 
 FOLDERS = (Path(shardlint.__file__).parent, Path(shardlint_rules.__file__).parent, Path(__file__).parent / "mistakes")
-NAMES = sorted({(code, pattern) for code, card in cards().items() for pattern in card.lines})
+NAMES = sorted({(code, pattern) for code, card in rule_cards().items() for pattern in card.lines})
 
 TEXT = """\
 x = make_mesh(a, b)  # one
@@ -27,7 +27,7 @@ mesh"""
 
 
 def lines(text: str, pattern: str, saying: tuple[str, ...] = ()) -> list[int]:
-    return Beginnings(text.encode()).lines(pattern.encode(), tuple(one.encode() for one in saying))
+    return Beginnings(text.encode()).match_lines(pattern.encode(), tuple(one.encode() for one in saying))
 
 
 @pytest.mark.parametrize(
@@ -77,18 +77,18 @@ def _tried(data: bytes, pattern: str, saying: tuple[str, ...]) -> list[int]:
 
 @pytest.mark.parametrize(("code", "pattern"), NAMES)
 def test_lines_are_those_at_which_the_pattern_matches(code: str, pattern: str, texts: list[bytes]) -> None:
-    saying = cards()[code].lines[pattern][0]
+    saying = rule_cards()[code].lines[pattern][0]
     asked = tuple(text.encode() for text in saying)
     for data in texts:
-        assert Beginnings(data).lines(pattern.encode(), asked) == _tried(data, pattern, saying)
+        assert Beginnings(data).match_lines(pattern.encode(), asked) == _tried(data, pattern, saying)
 
 
 def test_a_mark_at_the_beginning_is_no_part_of_the_first_line() -> None:
-    lines = Beginnings("\ufeffimport jax\nimport flax\n".encode()).lines(rb"import\b", (b"import",))
+    lines = Beginnings("\ufeffimport jax\nimport flax\n".encode()).match_lines(rb"import\b", (b"import",))
     assert lines == [1, 2]
 
 
 def test_places_are_found_once_in_a_line_and_not_in_comments() -> None:
     data = b"a = put(x) + put(y)\n# put(z)\nb = 1  # put(z)\r\nc = (put(x),\n     put(y))"
-    assert Beginnings(data).lines(rb"[^#\n]*put\(", (b"put(",)) == [1, 4, 5]
-    assert Beginnings(data).lines(rb"\w+ = put\(", (b"put(",)) == [1]
+    assert Beginnings(data).match_lines(rb"[^#\n]*put\(", (b"put(",)) == [1, 4, 5]
+    assert Beginnings(data).match_lines(rb"\w+ = put\(", (b"put(",)) == [1]

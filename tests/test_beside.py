@@ -9,8 +9,8 @@ import pytest
 
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
-from shardlint.rewrite.fix import fix
+from shardlint.engine.run import check_paths
+from shardlint.rewrite.fix import fix_files
 from tests.conftest import Write
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -53,7 +53,7 @@ def use(which):
 
 def told(file: Path, *rules: str) -> list[tuple[object, ...]]:
     """Return the findings in a file, with their replacements."""
-    report = check([file], Options(certainty=Certainty.POSSIBLE, select=rules))
+    report = check_paths([file], Options(certainty=Certainty.POSSIBLE, select=rules))
     assert not report.failed
     return [
         (found.rule.code, found.start, found.message, found.certainty, found.why, found.help, found.fix)
@@ -144,6 +144,6 @@ def test_an_obstacle_in_one_program_blocks_no_fix_in_another(write: Write) -> No
         root = write({"good.py": good, "bad.py": bad})
         if link:
             (root / "bad.py").write_text(link + (root / "bad.py").read_text())
-        fix([root], options, unsafe=True, write=True)
+        fix_files([root], options, unsafe=True, write=True)
         changed[link] = ["set_mesh" in (root / name).read_text() for name in ("good.py", "bad.py")]
     assert changed == {"": [True, False], "import good\n": [False, False]}

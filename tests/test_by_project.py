@@ -9,7 +9,7 @@ import pytest
 
 from shardlint.cli.main import main
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.output import json_, text
 from shardlint.rules_api.rule import Finding
 
@@ -30,7 +30,7 @@ NOT_HOST = "may be called inside jit, where jax.set_mesh raises"
 
 
 def found(root: Path) -> list[Finding]:
-    report = check([root], Options(select=("SL315",), targets=TARGET))
+    report = check_paths([root], Options(select=("SL315",), targets=TARGET))
     return [finding for file in report.reports for finding in file.findings]
 
 
@@ -228,13 +228,13 @@ def test_one_line_a_project(
     assert fixed.count("legacy-mesh-context") == 3
     concise = said(capsys, monkeypatch, "check", "--output-format", "concise", str(root))
     assert concise.count("legacy-mesh-context") == 5
-    report = check([root], Options(targets=TARGET))
+    report = check_paths([root], Options(targets=TARGET))
     assert len(json_.report_document(report)["findings"]) == 5
     assert sum("legacy-mesh" in part for part in text.full_report(report)) == 1
 
 
 def test_few_are_told_in_their_places(write: Write) -> None:
-    report = check([write({"x.py": HEAD + SOME, "pyproject.toml": ""})], Options(targets=TARGET))
+    report = check_paths([write({"x.py": HEAD + SOME, "pyproject.toml": ""})], Options(targets=TARGET))
     assert sum("legacy-mesh" in part for part in text.full_report(report)) == 2
 
 
@@ -247,7 +247,7 @@ def test_all_obstacles_of_a_joint_move(write: Write) -> None:
     findings = found(root)
     assert [finding.fix for finding in findings] == [None, None]
     assert "and 2 more" in findings[0].help
-    report = check([root], Options(select=("SL315",), targets=TARGET))
+    report = check_paths([root], Options(select=("SL315",), targets=TARGET))
     whole = "\n".join(text.full_report(report, frozenset(("SL315",))))
     assert whole.count("b.py:") > 5 and "in 2 places in 2 files; `shardlint fix` moves none; obstacles: 5" in whole
     for finding in findings:
@@ -263,7 +263,7 @@ def test_a_reason_that_is_given_twice_is_told_once() -> None:
         obstacles = ("a.py:3: `with self.mesh:`: it is traced code", "a.py:3: it is traced code", "a.py:4: it is traced code")
 
     group = Group(".", [One()])  # type: ignore[list-item]
-    assert group.obstacles == ["a.py:3: `with self.mesh:`: it is traced code", "a.py:4: it is traced code"]
+    assert group.fix_obstacles == ["a.py:3: `with self.mesh:`: it is traced code", "a.py:4: it is traced code"]
 
 
 HALIAX = HEAD + """\

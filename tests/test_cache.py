@@ -16,7 +16,7 @@ from shardlint.config.certainty import Certainty
 from shardlint.engine.cache import shard
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome, Report
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.output import json_
 from shardlint.rules_api.registry import UnknownRule
 from shardlint.source import store
@@ -107,16 +107,16 @@ def told(report: Report) -> str:
 def again(root: Path, checked: list[str], options: Options = OPTIONS) -> list[str]:
     """The files that a remembering run checks; it says what one that remembers nothing does."""
     checked.clear()
-    remembered = told(check([root], options, cached=True))
+    remembered = told(check_paths([root], options, cached=True))
     names = sorted(set(checked))
-    assert remembered == told(check([root], options)), "the same is said"
+    assert remembered == told(check_paths([root], options)), "the same is said"
     return names
 
 
 def test_a_second_run_checks_nothing(project: Path, checked: list[str]) -> None:
     assert again(project, checked) == ["caller.py", "helpers.py", "places.py", "step.py"]
     assert again(project, checked) == []
-    report = check([project], OPTIONS, cached=True)
+    report = check_paths([project], OPTIONS, cached=True)
     assert {finding.rule.code for file in report.reports for finding in file.findings} >= {"SL201"}
 
 
@@ -167,7 +167,7 @@ def test_who_asks_for_the_process_is_looked_up_by_its_lines(
 def test_findings_that_name_a_line_move_with_it(project: Path, checked: list[str]) -> None:
     again(project, checked)
     text = (project / "caller.py").read_text()
-    assert "caller.py:" in told(check([project], OPTIONS)), "the finding in helpers.py names the call"
+    assert "caller.py:" in told(check_paths([project], OPTIONS)), "the finding in helpers.py names the call"
     (project / "caller.py").write_text(f"# One line more\n{text}")
     assert again(project, checked) == ["caller.py", "helpers.py"]
 
@@ -280,10 +280,10 @@ def test_other_rules_and_another_shardlint_count(
 
 def test_a_rule_that_is_not_there_is_told_also_where_nothing_is_checked(write: Write, memory: Path) -> None:
     root = write({"idle.py": "x = 1\n"})
-    check([root], Options(), cached=True)
+    check_paths([root], Options(), cached=True)
     for _ in range(2):
         with pytest.raises(UnknownRule):
-            check([root], Options(select=("SL99999",)), cached=True)
+            check_paths([root], Options(select=("SL99999",)), cached=True)
 
 
 def test_what_cannot_be_parsed_is_remembered(project: Path, checked: list[str]) -> None:
@@ -351,7 +351,7 @@ def test_any_byte_may_be_wrong(project: Path, memory: Path, checked: list[str]) 
             data[chance.randrange(len(data))] = chance.choice(b'"[]{},:0 9\\')
         path.write_bytes(bytes(data))
         (project / "helpers.py").write_text((project / "helpers.py").read_text() + "# x\n")
-        check([project], OPTIONS, cached=True)  # whatever it says, it ends, and runs nothing
+        check_paths([project], OPTIONS, cached=True)  # whatever it says, it ends, and runs nothing
 
 
 def test_no_place_for_a_memory_is_no_mistake(
@@ -441,7 +441,7 @@ def _folders(memory: Path) -> list[Path]:
 
 def test_of_what_other_releases_kept_the_newest_few_stay(project: Path, memory: Path) -> None:
     folders = _folders(memory)
-    check([project], OPTIONS, cached=True)
+    check_paths([project], OPTIONS, cached=True)
     assert [folder.exists() for folder in folders] == [False] * 4 + [True] * 4
 
 
@@ -453,7 +453,7 @@ def test_files_that_are_not_ours_are_never_let_go(project: Path, memory: Path, t
     (memory / f"{'f' * 24}").symlink_to(tmp_path / "docs")
     for folder in (folders[0], tmp_path / "docs"):
         os.utime(folder, (1, 1))
-    check([project], OPTIONS, cached=True)
+    check_paths([project], OPTIONS, cached=True)
     assert [path.name for path in folders[0].iterdir()] == ["thesis.txt"]
     assert not folders[1].exists(), "what comes after is let go"
     assert (tmp_path / "docs" / f"{'1' * 24}.json").read_text() == "mine"
@@ -462,7 +462,7 @@ def test_files_that_are_not_ours_are_never_let_go(project: Path, memory: Path, t
 def test_a_tag_that_is_a_link_makes_no_file(project: Path, memory: Path, tmp_path: Path) -> None:
     memory.mkdir()
     (memory / "CACHEDIR.TAG").symlink_to(tmp_path / "made")
-    check([project], OPTIONS, cached=True)
+    check_paths([project], OPTIONS, cached=True)
     assert not (tmp_path / "made").exists()
     assert list(memory.rglob("*/*.json")), "and what was found is kept"
 
@@ -480,10 +480,10 @@ def test_a_pipe_that_is_named_is_read_once(project: Path, memory: Path) -> None:
 def test_what_is_known_of_many_projects_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"{number:024x}.json" for number in range(1_500)]  # 45 projects have as many
     for name in names:
-        store.Store(str(tmp_path)).save(name, {"name": name})
-    assert all(store.Store(str(tmp_path)).load(name) == {"name": name} for name in names)
+        store.Store(str(tmp_path)).save_data(name, {"name": name})
+    assert all(store.Store(str(tmp_path)).load_data(name) == {"name": name} for name in names)
     monkeypatch.setattr(store, "_MOST_FILES", 1_000)
-    store.Store(str(tmp_path)).save(names[0], {"name": "again"})
-    kept = [name for name in names if store.Store(str(tmp_path)).load(name)]
+    store.Store(str(tmp_path)).save_data(names[0], {"name": "again"})
+    kept = [name for name in names if store.Store(str(tmp_path)).load_data(name)]
     assert len(kept) in (750, 751)
-    assert store.Store(str(tmp_path)).load(names[0]) == {"name": "again"}
+    assert store.Store(str(tmp_path)).load_data(names[0]) == {"name": "again"}

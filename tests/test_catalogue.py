@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.catalogue import Card, cards, keep_cards, recall_cards
+from shardlint.engine.catalogue import Card, keep_cards, recall_cards, rule_cards
 from shardlint.engine.index import RuleIndex
 from shardlint.rules_api import registry
 from shardlint.source.store import Store
@@ -31,9 +31,9 @@ finally:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """An empty store, and no rules known before or after."""
-    registry.forget()
+    registry.forget_packs()
     yield Store(str(tmp_path / "store"))
-    registry.forget()
+    registry.forget_packs()
 
 
 def _told(card: Card) -> tuple[object, ...]:
@@ -41,21 +41,21 @@ def _told(card: Card) -> tuple[object, ...]:
 
 
 def test_what_is_kept_is_what_the_rules_say(store: Store) -> None:
-    registry.rules()
-    made = {code: _told(card) for code, card in cards().items()}
+    registry.import_rules()
+    made = {code: _told(card) for code, card in rule_cards().items()}
     assert len(made) > 100
-    index = RuleIndex.of(cards().values())
+    index = RuleIndex.index_rules(rule_cards().values())
     keep_cards(store)
-    registry.forget()
-    forgotten = registry.entries()  # another process has not looked for them before
-    registry.forget()
+    registry.forget_packs()
+    forgotten = registry.rule_entries()  # another process has not looked for them before
+    registry.forget_packs()
     cards_of_another_process(store)
-    assert registry.are_kept() and registry.entries() == forgotten
-    kept = cards()
+    assert registry.is_metadata_cached() and registry.rule_entries() == forgotten
+    kept = rule_cards()
     assert {code: _told(card) for code, card in kept.items()} == made
     assert all(card.loaded is None for card in kept.values())
-    again = RuleIndex.of(kept.values())
-    assert again.screen.dump() == index.screen.dump()
+    again = RuleIndex.index_rules(kept.values())
+    assert again.make_screen.dump_screen() == index.make_screen.dump_screen()
     assert {word: set(whens) for word, whens in again.words.items()} == {
         word: set(whens) for word, whens in index.words.items()
     }
@@ -72,9 +72,9 @@ def cards_of_another_process(store: Store) -> None:
 
 def test_what_is_strange_is_not_taken(store: Store) -> None:
     for strange in ({}, {"whens": [], "rules": [[1]], "entries": []}, {"whens": [[]], "rules": [], "entries": []}):
-        store.save("rules.json", strange)
+        store.save_data("rules.json", strange)
         cards_of_another_process(store)
-        assert not registry.are_kept()
+        assert not registry.is_metadata_cached()
 
 
 def test_rules_are_imported_where_a_site_is_met(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_where_all_changed_at_most_so_many_run() -> None:
 
 
 def test_a_rule_rests_on_its_helpers() -> None:
-    (module,) = (entry.where.partition(":")[0] for entry in proofs.entries().values() if entry.code == "SL409")
+    (module,) = (entry.where.partition(":")[0] for entry in proofs.rule_entries().values() if entry.code == "SL409")
     files = proofs.modules_below(module)
     assert proofs.file_of(module) in files and len(files) > 1
     assert proofs.file_of("jax.numpy") is None

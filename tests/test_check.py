@@ -19,9 +19,9 @@ from shardlint.config.settings import BadSettings
 from shardlint.config.targets import KNOWN
 from shardlint.engine import one_file, rule_limit
 from shardlint.engine.results import Options, Report
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.rules_api import registry
-from shardlint.rules_api.registry import UnknownRule, entries, matching, rules, select
+from shardlint.rules_api.registry import UnknownRule, codes_matching, import_rules, rule_entries, select_rules
 from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.packs import BrokenPack
@@ -36,14 +36,14 @@ BROKEN = "import jax\njax.device_put(\n"
 
 def found(report: Report) -> list[str]:
     return [
-        f"{file.path.name}:{file.source.position(finding.start)[0]} {finding.rule.code}"
+        f"{file.path.name}:{file.source.position_of(finding.start)[0]} {finding.rule.code}"
         for file in report.reports
         for finding in file.findings
     ]
 
 
 def run(*paths: Path, **options: object) -> Report:
-    return check(paths, Options(**options))
+    return check_paths(paths, Options(**options))
 
 
 # the screen and the sites
@@ -137,21 +137,21 @@ def test_each_place_is_told_once_and_in_order(write: Write) -> None:
     ],
 )
 def test_rules_are_chosen_by_code_prefix_name_and_harm(chosen: list[str], codes: list[str]) -> None:
-    assert [rule.code for rule in select(chosen, ())] == codes
+    assert [rule.code for rule in select_rules(chosen, ())] == codes
 
 
 def test_all_are_all_and_the_default_leaves_some_out() -> None:
-    going = [code for code in entries() if entries()[code].load().deprecated]
+    going = [code for code in rule_entries() if rule_entries()[code].load_rule().deprecated]
     assert going == ["XT108"]
-    every = [code for code in entries() if code not in going]
-    assert [rule.code for rule in select(["all"], ())] == every
-    assert [rule.code for rule in select(["ALL"], ())] == every
-    left_out = set(entries()) - {rule.code for rule in select([], ())}
+    every = [code for code in rule_entries() if code not in going]
+    assert [rule.code for rule in select_rules(["all"], ())] == every
+    assert [rule.code for rule in select_rules(["ALL"], ())] == every
+    left_out = set(rule_entries()) - {rule.code for rule in select_rules([], ())}
     assert left_out == {"XT105", "XT108", "XT401", "XT402", "XT403", "SL003"}
 
 
 def test_ignoring_wins() -> None:
-    assert [rule.code for rule in select(["XT1"], ["XT101", "removed", "max-quiet"])] == [
+    assert [rule.code for rule in select_rules(["XT1"], ["XT101", "removed", "max-quiet"])] == [
         "XT103",
         "XT104",
         "XT106",
@@ -173,7 +173,7 @@ def test_ignoring_wins() -> None:
 )
 def test_what_is_no_rule_is_told_with_what_is_near(selector: str, hint: str) -> None:
     with pytest.raises(UnknownRule) as error:
-        list(matching([selector]))
+        list(codes_matching([selector]))
     assert repr(selector) in str(error.value)
     assert hint in str(error.value)
 
@@ -197,18 +197,18 @@ def test_packs_may_not_claim_the_same_code(monkeypatch: pytest.MonkeyPatch) -> N
     import shardlint_testpack
 
     monkeypatch.setitem(shardlint_testpack.RULES, "SL001", "shardlint_testpack:Told")
-    registry.forget()
+    registry.forget_packs()
     with pytest.raises(BrokenPack, match="SL001 is claimed by"):
-        entries()
+        rule_entries()
 
 
 def test_a_pack_whose_table_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import shardlint_testpack
 
     monkeypatch.setitem(shardlint_testpack.RULES, "XT999", "shardlint_testpack:Told")
-    registry.forget()
+    registry.forget_packs()
     with pytest.raises(BrokenPack, match="shardlint_testpack:Told is not the rule XT999"):
-        rules()
+        import_rules()
 
 
 # settings
@@ -224,7 +224,7 @@ def test_settings_choose_too_and_the_command_line_wins(write: Write) -> None:
     )
     report = run(root)
     assert found(report) == ["x.py:3 XT104"]
-    assert [targets.shown()["jax"] for targets in report.targets.values()] == ["0.4.38"]
+    assert [targets.versions_by_package()["jax"] for targets in report.targets.values()] == ["0.4.38"]
     assert found(run(root, select=("XT101", "XT106"))) == ["x.py:4 XT106"], (
         "what the settings ignore stays ignored"
     )
@@ -358,14 +358,14 @@ def test_a_huge_line_is_no_trouble(write: Write) -> None:
     data = ", ".join(["'漢'"] * 100_000)
     text = f"import jax\nx = [{data}, jax.device_put(1), jax.device_put(2)]\n"
     report = run(write({"x.py": text}))
-    columns = [file.source.position(f.start)[1] for file in report.reports for f in file.findings]
+    columns = [file.source.position_of(f.start)[1] for file in report.reports for f in file.findings]
     assert columns == [text.index("jax.dev") - 10, text.rindex("jax.dev") - 10]
 
 
 def test_files_nothing_is_asked_of_get_no_tree(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     import shardlint.syntax.file as facts
 
-    monkeypatch.setattr(facts, "parse", lambda _: pytest.fail("parsed"))
+    monkeypatch.setattr(facts, "parse_module", lambda _: pytest.fail("parsed"))
     report = run(write({"x.py": "import torch\nprint('new', device_putter, my_device_put)\n"}))
     assert (found(report), report.files) == ([], 1)
 
@@ -379,7 +379,7 @@ def test_a_file_that_cannot_be_read_is_told_whatever_it_says(
     folder = write({"x.py": text})
     monkeypatch.setenv("SHARDLINT_CACHE_DIR", str(folder / "cache"))
     for _ in range(3):
-        report = check([folder / "x.py"], Options(), cached=True)
+        report = check_paths([folder / "x.py"], Options(), cached=True)
         assert [codes.split()[-1] for codes in found(report)] == ["SL001"]
 
 
@@ -412,7 +412,7 @@ def test_a_rule_with_a_bug_stops_nothing_else(write: Write) -> None:
 def test_a_rule_that_fails_loses_its_own_findings_in_that_file_only(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faulty = entries()["XT206"].load()
+    faulty = rule_entries()["XT206"].load_rule()
 
     def sometimes(self: Rule, site: Site) -> Iterator[Finding]:
         if site.text(site.call.args[0]) == "2":
@@ -453,7 +453,7 @@ def throw(error: BaseException) -> object:
 def test_whatever_a_rule_does_wrong_is_its_own_loss(
     write: Write, monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Site], object]
 ) -> None:
-    monkeypatch.setattr(entries()["XT206"].load(), "check", lambda self, site: wrong(site))
+    monkeypatch.setattr(rule_entries()["XT206"].load_rule(), "check", lambda self, site: wrong(site))
     report = run(write({"a.py": "import numpy as np\nnp.exp(1)\nnp.asarray(1)\n"}))
     assert found(report) == ["a.py:3 XT102"]
     assert [fault.code for _, fault in report.faults] == ["XT206"]
@@ -482,14 +482,14 @@ def test_a_rule_without_end_is_stopped_in_that_file_only(
     before = signal.getsignal(signal.SIGALRM)
     monkeypatch.setattr(one_file, "SECONDS", 0.2)
     monkeypatch.setattr(rule_limit, "SECONDS", 0.2)
-    monkeypatch.setattr(entries()["XT206"].load(), "check", lambda self, site: without_end(site))
+    monkeypatch.setattr(rule_entries()["XT206"].load_rule(), "check", lambda self, site: without_end(site))
     text = "import numpy as np\nnp.exp(1)\nnp.asarray(1)\nnp.exp(2)\n"
     report = run(write({"a.py": text, "b.py": "import numpy as np\nnp.exp(1)\n"}))
     assert found(report) == ["a.py:3 XT102", "b.py:2 XT206"]
     ((path, (code, reason)),) = report.faults
     assert (path.name, code) == ("a.py", "XT206")
     assert "was stopped at line 4 after 0.2 seconds" in reason
-    assert report.failed and report.undone
+    assert report.failed and report.is_incomplete
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
@@ -505,7 +505,7 @@ def test_no_suppression_is_called_unused_where_a_rule_failed(write: Write) -> No
 def test_what_rests_on_a_failure_is_not_remembered(write: Write) -> None:
     root = write({"a.py": "import numpy as np\nnp.exp(1)\nnp.asarray(1)\n"})
     for _ in range(2):
-        report = check([root], Options(), cached=True)
+        report = check_paths([root], Options(), cached=True)
         assert (found(report), len(report.faults)) == (["a.py:3 XT102"], 1)
 
 
@@ -518,7 +518,7 @@ def test_missing_paths_are_told(write: Write) -> None:
 def test_a_file_named_twice_is_checked_once(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write({"a.py": PUT, "b.py": PUT})
     monkeypatch.chdir(root)
-    report = check([Path("a.py"), Path(), Path("a.py"), root / "a.py"], Options())
+    report = check_paths([Path("a.py"), Path(), Path("a.py"), root / "a.py"], Options())
     assert (report.files, found(report)) == (2, ["a.py:2 XT101", "b.py:2 XT101"])
 
 
@@ -526,13 +526,13 @@ def test_text_from_elsewhere_is_checked_in_the_place_of_a_file(write: Write) -> 
     root = write(
         {"a.py": "x = 1\n", "b.py": "from jax import device_put\n", "shardlint.toml": "ignore = ['XT102']\n"}
     )
-    report = check(
+    report = check_paths(
         [],
         Options(),
         (root / "a.py", b"import numpy as np\nfrom b import device_put\ndevice_put(np.array(1))\n"),
     )
     assert found(report) == ["a.py:3 XT101"]
-    broken = check([], Options(), (root / "a.py", b"import jax\njax.device_put('\xff')\n"))
+    broken = check_paths([], Options(), (root / "a.py", b"import jax\njax.device_put('\xff')\n"))
     assert found(broken) == ["a.py:1 SL001"]
 
 
@@ -557,10 +557,10 @@ def test_text_from_elsewhere_is_checked_in_the_place_of_a_file(write: Write) -> 
     ],
 )
 def test_an_unused_suppression_is_taken_away(write: Write, before: str, after: str) -> None:
-    from shardlint.rewrite.fix import fix
+    from shardlint.rewrite.fix import fix_files
 
     root = write({"x.py": before.encode()})
-    fix([root], Options(), unsafe=False, write=True)
+    fix_files([root], Options(), unsafe=False, write=True)
     assert (root / "x.py").read_bytes().decode() == after
 
 
@@ -598,10 +598,10 @@ def test_a_finding_has_its_form_and_why_it_is_believed(write: Write) -> None:
 
 
 def test_a_rule_that_finds_nothing_so_sure_is_not_run(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shardlint.rules_api.registry import entries
+    from shardlint.rules_api.registry import rule_entries
 
     asked: list[str] = []
-    perhaps = entries()["XT104"].load()
+    perhaps = rule_entries()["XT104"].load_rule()
     monkeypatch.setattr(perhaps, "check", lambda self, site: asked.append("XT104") or iter(()))
     root = write({"x.py": "import jax\njax.numpy.sum(1)\n"})
     for certainty in (None, Certainty.PROVEN, Certainty.LIKELY):
@@ -610,7 +610,7 @@ def test_a_rule_that_finds_nothing_so_sure_is_not_run(write: Write, monkeypatch:
     run(root, certainty=Certainty.POSSIBLE)
     assert asked == ["XT104"]
     monkeypatch.setattr(perhaps, "likely", ("",))
-    registry.forget()
+    registry.forget_packs()
     run(root)
     assert asked == ["XT104"] * 2
 
@@ -682,7 +682,7 @@ def test_an_unknown_rule_in_settings_names_file_and_setting(write: Write, settin
     root = write({"shardlint.toml": setting, "x.py": PUT})
     for cached in (False, True):
         with pytest.raises(UnknownRule) as error:
-            check([root], Options(), cached=cached)
+            check_paths([root], Options(), cached=cached)
         assert str(error.value).startswith(
             f"{root / 'shardlint.toml'}: {key}: no rule, prefix, name or harm is"
         )
@@ -911,7 +911,7 @@ def test_a_rule_that_catches_what_stops_it_ends_the_run_with_its_name(
 ) -> None:
     monkeypatch.setattr(rule_limit, "SECONDS", 0.1)
     monkeypatch.setattr(rule_limit, "_AGAIN", 0.05)
-    monkeypatch.setattr(entries()["XT206"].load(), "check", lambda self, site: _never_stops(site))
+    monkeypatch.setattr(rule_entries()["XT206"].load_rule(), "check", lambda self, site: _never_stops(site))
     root = write({"a.py": "import numpy as np\nnp.exp(1)\n"})
     child = os.fork()
     if not child:

@@ -8,7 +8,7 @@ import pytest
 
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from tests.conftest import Write
 
 MODEL = """
@@ -46,7 +46,7 @@ def test_names_that_collide_in_some_configurations(
     write: Write, configs: list[str], certainty: Certainty | None
 ) -> None:
     root = write({"m.py": MODEL, **{f"configs/{n}.yml": text for n, text in enumerate(configs)}})
-    report = check([root], Options(certainty=Certainty.POSSIBLE, select=("SL518",)))
+    report = check_paths([root], Options(certainty=Certainty.POSSIBLE, select=("SL518",)))
     assert [one.certainty for file in report.reports for one in file.findings] == (
         [certainty] if certainty is not None else []
     )
@@ -99,7 +99,7 @@ def test_meshes_of_own_makers(write: Write, imported: str, made: str) -> None:
 
 
 def _axes_told(root: Path) -> list[tuple[str, int]]:
-    report = check([root], Options(select=("SL301",)))
+    report = check_paths([root], Options(select=("SL301",)))
     for file in report.reports:
         assert all(one.message.endswith('has no axis "modle".') for one in file.findings)
-    return [(file.path.name, file.source.position(one.start)[0]) for file in report.reports for one in file.findings]
+    return [(file.path.name, file.source.position_of(one.start)[0]) for file in report.reports for one in file.findings]

@@ -54,8 +54,8 @@ def found(folder: Path, **declared: Any) -> set[str]:
     path = folder / "a.py"
     path.write_text(TEXT)
     rule = type("Declared", (Everywhere,), declared)()
-    index = RuleIndex.of([rule])
-    words = index.words_in(sorted(index.screen.hits(TEXT.encode())), TEXT.encode())
+    index = RuleIndex.index_rules([rule])
+    words = index.words_in(sorted(index.make_screen.find_words(TEXT.encode())), TEXT.encode())
     facts = read_facts(decode_file(path, TEXT.encode()), path)
     targets = Targets({"jax": Target((0, 12), "")})
     lines = TEXT.splitlines()

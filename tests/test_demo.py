@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from tests.loading import load
 from tests.programs import skip_without
 
@@ -38,7 +38,7 @@ def test_it_passes() -> None:
 
 def test_check_finds_the_mistakes_that_have_rules() -> None:
     targets = {"jax": "0.12.0", "equinox": "0.13.8"}
-    report = check([PROJECT], Options(targets=targets))
+    report = check_paths([PROJECT], Options(targets=targets))
     found = {(file.path.name, finding.rule.code) for file in report.reports for finding in file.findings}
     assert found == {
         ("train.py", "SL101"),

@@ -10,7 +10,7 @@ from shardlint.config.targets import Target, Targets
 from shardlint.engine.dispatch import find_sites
 from shardlint.engine.index import RuleIndex
 from shardlint.model import Program
-from shardlint.rules_api.registry import rules
+from shardlint.rules_api.registry import import_rules
 from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Methods, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.decoding import decode_file
@@ -90,8 +90,8 @@ def found(tmp_path: Path, rule: Rule, least: Certainty = Certainty.POSSIBLE) -> 
 def found_by_form(tmp_path: Path, rule: Rule, least: Certainty) -> list[tuple[str, Finding]]:
     path = tmp_path / "a.py"
     path.write_text(TEXT)
-    index = RuleIndex.of([rule], least)
-    words = index.words_in(sorted(index.screen.hits(TEXT.encode())), TEXT.encode())
+    index = RuleIndex.index_rules([rule], least)
+    words = index.words_in(sorted(index.make_screen.find_words(TEXT.encode())), TEXT.encode())
     facts = read_facts(decode_file(path, TEXT.encode()), path)
     seen = find_sites(Program(tmp_path), facts, index, Targets({"jax": Target((0, 12), "")}), words)
     return [(site.form, one) for site in seen for one in site.findings()]
@@ -138,21 +138,21 @@ def test_a_finding_has_the_form_of_its_detector(tmp_path: Path) -> None:
 
 
 def test_every_rule_has_detectors() -> None:
-    without = [rule.code for rule in rules() if not rule.detectors]
+    without = [rule.code for rule in import_rules() if not rule.detectors]
     assert without == [code for code in without if code.startswith("SL0")]
-    assert [rule.code for rule in rules() if rule.detectors and rule.check is not Rule.check] == []
+    assert [rule.code for rule in import_rules() if rule.detectors and rule.check is not Rule.check] == []
 
 
 def test_detectors_name_what_triggers_the_rule() -> None:
-    triggering = {rule: {name for trigger in rule.triggers for name in trigger.names} for rule in rules()}
-    unknown = [(rule.code, one.name) for rule in rules() for one in rule.detectors if set(one.of) - triggering[rule]]
+    triggering = {rule: {name for trigger in rule.triggers for name in trigger.names} for rule in import_rules()}
+    unknown = [(rule.code, one.name) for rule in import_rules() for one in rule.detectors if set(one.of) - triggering[rule]]
     assert unknown == []
 
 
 def test_every_call_that_triggers_a_rule_has_a_detector() -> None:
     missing = [
         (rule.code, name)
-        for rule in rules()
+        for rule in import_rules()
         for trigger in rule.triggers
         if rule.detectors and isinstance(trigger, Calls | Methods | Violates)
         for name in trigger.names

@@ -159,6 +159,6 @@ def test_the_rule_that_the_page_on_rules_writes_is_one(monkeypatch: pytest.Monke
     exec(block[1].replace("SL239", "XT998"), made)  # a code of this project is not a pack's to claim
     monkeypatch.setattr(shardlint_testpack, "ScalarDonated", made["ScalarDonated"], raising=False)
     monkeypatch.setitem(shardlint_testpack.RULES, "XT998", "shardlint_testpack:ScalarDonated")
-    registry.forget()
+    registry.forget_packs()
     program = "import jax\n\nn = 3\nput = jax.device_put\ny = put(n)  # XT998\nz = jax.device_put(y)\n"
     check_text("XT998", program)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
-from shardlint.rewrite.fix import fix
+from shardlint.engine.run import check_paths
+from shardlint.rewrite.fix import fix_files
 from tests.programs import Warmed, skip_without
 
 OPTIONS = Options(select=("SL101", "SL102"), targets={"equinox": "0.13.8", "jax": "0.12.0"})
@@ -168,10 +168,10 @@ def test_all_are_fixed_and_donate_what_was_asked_for(tmp_path: Path, warmed: War
         (tmp_path / f"{name}.py").write_text(f"{HEAD}ASKED = {asked!r}\n{text}", "utf-8")
     (tmp_path / "setup.cfg").touch()
     files = sorted(tmp_path.glob("*.py"))
-    assert {outcome.path.stem for outcome in fix(files, OPTIONS, unsafe=True, write=True).fixed} == set(FORMS)
-    left = [(report.path.stem, finding.help) for report in check(files, OPTIONS).reports for finding in report.findings]
+    assert {outcome.path.stem for outcome in fix_files(files, OPTIONS, unsafe=True, write=True).fixed} == set(FORMS)
+    left = [(report.path.stem, finding.help) for report in check_paths(files, OPTIONS).reports for finding in report.findings]
     assert not left
-    assert not any(outcome.changed for outcome in fix(files, OPTIONS, unsafe=True, write=True).fixed)
+    assert not any(outcome.is_changed for outcome in fix_files(files, OPTIONS, unsafe=True, write=True).fixed)
     assert not (tmp_path / "no newline.py").read_bytes().endswith(b"\n")
     ran = warmed.run("-c", RUN, tmp_path)
     assert ran.returncode == 0, ran.stderr

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.index import RuleIndex
-from shardlint.rules_api.registry import entries, made
-from shardlint.source.screen import Texts, around_edit
+from shardlint.rules_api.registry import make_rules, rule_entries
+from shardlint.source.screen import Texts, changed_regions
 
 _FIXTURES = Path(__file__).parent.parent / "fixtures"
 
@@ -29,7 +29,7 @@ def _edited(chance: random.Random, data: bytes, others: list[bytes]) -> bytes:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_edited_text_is_searched_as_a_new_one(seed: int) -> None:
-    index = RuleIndex.of(made(entries().keys()))
+    index = RuleIndex.index_rules(make_rules(rule_entries().keys()))
     chance = random.Random(seed)
     files = chance.sample(sorted(_FIXTURES.rglob("*.py")), 40)
     others = [line for file in files for line in file.read_bytes().split(b"\n") if line.strip()]
@@ -37,11 +37,11 @@ def test_edited_text_is_searched_as_a_new_one(seed: int) -> None:
     for file in files:
         data = file.read_bytes()
         texts = Texts(data)
-        index.words_in(index.screen.hits(texts), texts)
+        index.words_in(index.make_screen.find_words(texts), texts)
         for _ in range(4):
             data = _edited(chance, data, others)
             texts, fresh = Texts(data, texts), Texts(data)
-            found = [index.words_in(index.screen.hits(one), one) for one in (texts, fresh)]
+            found = [index.words_in(index.make_screen.find_words(one), one) for one in (texts, fresh)]
             assert found[0] == found[1], file
             both = texts.keys() & fresh.keys()
             assert {text: texts[text] for text in both} == {text: fresh[text] for text in both}, file
@@ -51,7 +51,7 @@ def test_edited_text_is_searched_as_a_new_one(seed: int) -> None:
 
 def test_lines_around_an_edit_reach_to_the_definitions_about_it() -> None:
     before = b"import jax\nx = 1\n\ndef one():\n    a = 1\n    b = 2\n\ndef two():\n    pass\n"
-    had, has = around_edit(before, before.replace(b"b = 2", b"b = 2\n    c = 3"))
+    had, has = changed_regions(before, before.replace(b"b = 2", b"b = 2\n    c = 3"))
     assert had == b"\ndef one():\n    a = 1\n    b = 2\n\ndef two():\n"
     assert has == b"\ndef one():\n    a = 1\n    b = 2\n    c = 3\n\ndef two():\n"
 

@@ -11,7 +11,7 @@ import pytest
 from shardlint.config.certainty import Certainty
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.server.kept import Kept
 from shardlint.source.searches import PART, WORD
 from shardlint.source.text import Source
@@ -91,10 +91,10 @@ def test_the_server_after_random_edits(folder: Path, seed: int) -> None:
         what = edit_folder(folder, chance)
         files = sorted(folder.rglob("*.py"))
         overlay = {path: Source(path, path.read_text("utf-8")) for path in files}
-        kept.bring(overlay, look=True)
+        kept.bring_up_to_date(overlay, look=True)
         cold = Checker(OPTIONS, overlay)
         for path in chance.sample(files, min(4, len(files))):
-            assert told(kept.check(path)) == told(cold.check_file(path)), (what, path)
+            assert told(kept.check_open_file(path)) == told(cold.check_file(path)), (what, path)
 
 
 def looked_at(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -102,12 +102,12 @@ def looked_at(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     from shardlint.engine.groups import Look
 
     asked: list[str] = []
-    ask = Look._ask
+    ask = Look._ask_rule
     monkeypatch.setattr(
-        Look, "_ask", lambda self, site, check: (asked.append(site.rule.code), ask(self, site, check))
+        Look, "_ask_rule", lambda self, site, check: (asked.append(site.rule.code), ask(self, site, check))
     )
-    check([folder], OPTIONS, cached=True)
-    monkeypatch.setattr(Look, "_ask", ask)
+    check_paths([folder], OPTIONS, cached=True)
+    monkeypatch.setattr(Look, "_ask_rule", ask)
     return asked
 
 
@@ -152,13 +152,13 @@ ADDED = "\n\ndef added(y):\n    return y\n"
     ],
 )  # fmt: skip
 def test_a_function_that_is_added_alone_leaves_the_outline(before: str, after: str, outline: bool) -> None:
-    had, has = (Text.of(Source(Path("a.py"), text), Path("a.py")) for text in (before, after))
+    had, has = (Text.parse_text(Source(Path("a.py"), text), Path("a.py")) for text in (before, after))
     assert had is not None and has is not None
-    edited = Edited.between(code_digests(had), has, code_digests(has))
-    assert edited.touches((PART, "a.py", EVERY))
-    assert edited.touches((PART, "a.py", OUTLINE)) == outline
-    assert edited.touches((WORD, "a.py", "added")) or outline
-    assert not edited.touches((PART, "a.py", "nowhere"))
+    edited = Edited.compare_digests(code_digests(had), has, code_digests(has))
+    assert edited.may_have_changed((PART, "a.py", EVERY))
+    assert edited.may_have_changed((PART, "a.py", OUTLINE)) == outline
+    assert edited.may_have_changed((WORD, "a.py", "added")) or outline
+    assert not edited.may_have_changed((PART, "a.py", "nowhere"))
 
 
 def test_a_function_that_is_added_costs_what_looks_for_its_name(
@@ -172,13 +172,13 @@ def test_a_function_that_is_added_costs_what_looks_for_its_name(
     from shardlint.engine.groups import Look
 
     looks: list[Path] = []
-    find = Look.find
-    monkeypatch.setattr(Look, "find", lambda self, *rest: looks.append(self.facts.path) or find(self, *rest))
-    check([folder], OPTIONS, cached=True)
+    find = Look.run_rules
+    monkeypatch.setattr(Look, "run_rules", lambda self, *rest: looks.append(self.facts.path) or find(self, *rest))
+    check_paths([folder], OPTIONS, cached=True)
     assert set(looks) == {helpers}
     looks.clear()
     helpers.write_text(HELPERS + ADDED)
-    check([folder], OPTIONS, cached=True)
+    check_paths([folder], OPTIONS, cached=True)
     assert looks == [helpers, uses]
 
 
@@ -186,9 +186,9 @@ def test_findings_move_with_the_lines_above_them(folder: Path) -> None:
     uses = folder / "uses.py"
     uses.write_text(USES)
     (folder / "helpers.py").write_text(HELPERS)
-    before = check([folder], OPTIONS, cached=True)
+    before = check_paths([folder], OPTIONS, cached=True)
     uses.write_text(USES.replace("return 1", "edited = 0\n    return 1"))
-    after = check([folder], OPTIONS, cached=True)
+    after = check_paths([folder], OPTIONS, cached=True)
     starts = [
         [one.start for report in run.reports for one in report.findings if report.path == uses]
         for run in (before, after)
@@ -225,9 +225,9 @@ def test_a_name_that_an_edit_elsewhere_gives_is_followed(folder: Path) -> None:
         NAMED.replace("print", "self.sharding"),
     ):
         overlay = {path: Source(path, text)}
-        server.bring(overlay, look=False)
+        server.bring_up_to_date(overlay, look=False)
         fresh = Kept(OPTIONS)
-        fresh.bring(overlay, look=False)
-        found.append(told(server.check(path)))
-        assert found[-1] == told(fresh.check(path))
+        fresh.bring_up_to_date(overlay, look=False)
+        found.append(told(server.check_open_file(path)))
+        assert found[-1] == told(fresh.check_open_file(path))
     assert [[one[0] for one in each] for each in found] == [[], ["SL203"], ["SL203"], []]

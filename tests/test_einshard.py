@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.libraries.einshard import Expression, Fault, parse
-from shardlint.rewrite.fix import fix
+from shardlint.libraries.einshard import Expression, Fault, parse_expression
+from shardlint.rewrite.fix import fix_files
 
 installed = pytest.mark.skipif(importlib.util.find_spec("einshard") is None, reason="einshard is not here")
 
@@ -40,14 +40,14 @@ installed = pytest.mark.skipif(importlib.util.find_spec("einshard") is None, rea
     ],
 )
 def test_a_fault_is_where_it_stands(text: str, at: str) -> None:
-    found = parse(text)
+    found = parse_expression(text)
     assert isinstance(found, Fault)
     assert text[found.start : found.end] == at
 
 
 def test_elements_know_their_place() -> None:
     text = " a  ...->2  a3* * ... "
-    found = parse(text)
+    found = parse_expression(text)
     assert isinstance(found, Expression)
     shown = [text[one.start : one.end] for one in (*found.left, *found.right)]
     assert shown == ["a", "...", "2", "a3*", "*", "..."]
@@ -56,7 +56,7 @@ def test_elements_know_their_place() -> None:
         ("a", 3, True),
         (None, 1, True),
     ]
-    assert (found.stars, found.fixed(), found.elided) == (2, 2, True)
+    assert (found.star_count, found.fixed_device_count(), found.has_ellipsis) == (2, 2, True)
 
 
 def _sentences() -> list[str]:
@@ -99,7 +99,7 @@ def test_what_einshard_parses_is_what_we_parse() -> None:
     )
     parsed = 0
     for text, answer in zip(sentences, json.loads(done.stdout), strict=True):
-        found = parse(text)
+        found = parse_expression(text)
         if answer is None:
             assert isinstance(found, Fault), text
             continue
@@ -140,7 +140,7 @@ def test_the_codemod_places_arrays_as_einshard_does(tmp_path: Path) -> None:
         (tmp_path / f"{name}_old.py").write_text(source, encoding="utf-8")
         new = tmp_path / f"{name}_new.py"
         new.write_text(source, encoding="utf-8")
-        fix([new], Options(select=("SL654",), targets={"jax": "0.4.38"}), unsafe=True, write=True)
+        fix_files([new], Options(select=("SL654",), targets={"jax": "0.4.38"}), unsafe=True, write=True)
         assert "einshard" not in new.read_text("utf-8")
     script = """
         import importlib, sys
@@ -170,6 +170,6 @@ def test_the_codemod_refuses_what_one_mesh_cannot_do(tmp_path: Path) -> None:
     file = tmp_path / "load.py"
     text = "from einshard import einshard\nx = einshard(1, 'x y -> x2 y4')\ny = einshard(1, 'x y -> x4 y2')\n"
     file.write_text(text, encoding="utf-8")
-    report = fix([file], Options(select=("SL654",)), unsafe=True, write=True)
+    report = fix_files([file], Options(select=("SL654",)), unsafe=True, write=True)
     assert file.read_text("utf-8") == text
     assert ["different shapes" in finding.help for finding in report.fixed[0].left] == [True, True]

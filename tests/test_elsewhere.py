@@ -15,7 +15,7 @@ from shardlint.config.folders import Places
 from shardlint.engine.changes.elsewhere import Elsewhere
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 
 Write = Callable[..., Path]
 Start = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -216,9 +216,9 @@ def checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[st
 
 
 def lines(root: Path, name: str, since: str | None, cached: bool = True) -> list[str]:
-    report = check([root / name], Options(select=("SL2",)), cached=cached, elsewhere=True, since=since)
+    report = check_paths([root / name], Options(select=("SL2",)), cached=cached, elsewhere=True, since=since)
     return [
-        f"{one.path.name}:{one.source.position(f.start)[0]}" for one in report.reports for f in one.findings
+        f"{one.path.name}:{one.source.position_of(f.start)[0]}" for one in report.reports for f in one.findings
     ]
 
 
@@ -276,7 +276,7 @@ def test_the_cache_tells_the_same_of_a_revision(root: Path, checked: list[str], 
             git(root, "add", "-A")
             git(root, "commit", "-q", "--allow-empty", "-m", "state")
         if chance.random() < 0.2:
-            check([root], Options(select=("SL2",)), cached=True)
+            check_paths([root], Options(select=("SL2",)), cached=True)
     assert elsewhere > 0
 
 
@@ -367,7 +367,7 @@ def test_which_files_a_file_may_concern(
 ) -> None:
     root = write({**files, "zz.py": "import os\n"})
     named = str(root / name)
-    found = {os.path.relpath(met.real, root) for met in Elsewhere([named], {named}, Options(), Places(), None).met}
+    found = {os.path.relpath(met.real, root) for met in Elsewhere([named], {named}, Options(), Places(), None).other_files}
     assert others <= found
     if not others:
         assert found == set()

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardlint.model.lifetime.liveness import result_use
-from shardlint.model.reach import lookup
+from shardlint.model.lifetime.liveness import use_of_result
+from shardlint.model.reach import lookup_bindings
 from shardlint.source.text import Source
-from shardlint.source.words import bound_with
+from shardlint.source.words import names_bound_to_calls
 from shardlint.syntax import FileFacts, NotParsed, read_facts
 
 HERE = Path("x.py")
@@ -37,7 +37,7 @@ def use(file: FileFacts, name: str, nth: int = -1) -> ast.Name:
 def reached(text: str, name: str = "x", nth: int = -1) -> list[str]:
     """The bindings that reach a use: their kinds and lines."""
     file = facts(text)
-    bindings, _ = lookup(file, use(file, name, nth), name)
+    bindings, _ = lookup_bindings(file, use(file, name, nth), name)
     return [f"{binding.kind}:{binding.line}" for binding in bindings]
 
 
@@ -241,7 +241,7 @@ def test_globals_that_functions_rebind(text: str, names: set[str]) -> None:
     ],
 )
 def test_names_bound_with_calls(text: str, names: set[str]) -> None:
-    assert bound_with(text, ("process_index(", "host_id(")) == names
+    assert names_bound_to_calls(text, ("process_index(", "host_id(")) == names
 
 
 # places
@@ -249,7 +249,7 @@ def test_names_bound_with_calls(text: str, names: set[str]) -> None:
 
 def test_mentions_are_of_whole_words_in_code() -> None:
     file = facts("import jit\nfrom a import jit as b\nf(jit=1)\nx.jit\njits = 'jit'\ndef jit(jit): pass\n")
-    assert [type(node).__name__ for node in file.mentions("jit")] == [
+    assert [type(node).__name__ for node in file.find_mentions("jit")] == [
         "alias",
         "alias",
         "keyword",
@@ -313,10 +313,10 @@ def test_a_name_is_found_wherever_it_stands(text: str) -> None:
         file = facts(source)
     except NotParsed:
         file = facts(f"def outer():\n{body}\n")
-    found = file.mentions("here")
+    found = file.find_mentions("here")
     assert [node for node in found if isinstance(node, ast.Name)], "the name is not found"
     for node in found:
-        assert file.text(node) == "here"
+        assert file.source_text(node) == "here"
         assert list(file.ancestors(node))[-1] is file.tree
         assert file.statement(node) in ast.walk(file.tree)
 
@@ -331,18 +331,18 @@ def test_a_name_is_found_wherever_it_stands(text: str) -> None:
 )
 def test_text_of_a_node_is_what_was_written(text: str, place: str) -> None:
     file = facts(f"if 1:\n{text}\n" if text.startswith("\t") else text)
-    (name,) = file.mentions("here")
+    (name,) = file.find_mentions("here")
     call = file.parent(name)
     assert call is not None
-    assert file.text(call) == place
+    assert file.source_text(call) == place
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_nodes_are_where_they_are_whatever_ends_a_line(newline: str) -> None:
     text = newline.join(["'''a", "b'''", "\x0c", "x = [1,", "     here()]", ""])
     file = read_facts(Source(HERE, text), HERE)
-    (name,) = file.mentions("here")
-    assert file.span(name) == (text.index("here"), text.index("here") + 4)
+    (name,) = file.find_mentions("here")
+    assert file.character_span(name) == (text.index("here"), text.index("here") + 4)
 
 
 # what becomes of a result
@@ -379,17 +379,17 @@ def test_nodes_are_where_they_are_whatever_ends_a_line(newline: str) -> None:
 )
 def test_the_fate_of_a_result(body: str, expected: str) -> None:
     file = facts("def f(y):\n" + textwrap.indent(body, "    ") + "\n")
-    (name,) = file.mentions("here")
+    (name,) = file.find_mentions("here")
     call = file.parent(name)
     assert isinstance(call, ast.Call)
-    assert result_use(file, call)[0] == expected
+    assert use_of_result(file, call)[0] == expected
 
 
 def test_at_module_level_others_may_read_it() -> None:
     file = facts("x = here()\n")
-    call = file.parent(file.mentions("here")[0])
+    call = file.parent(file.find_mentions("here")[0])
     assert isinstance(call, ast.Call)
-    assert result_use(file, call)[0] == "used"
+    assert use_of_result(file, call)[0] == "used"
 
 
 # generated programs: nothing raises, and what is found makes sense
@@ -467,14 +467,14 @@ def test_reaching_is_total_and_finds_bindings_of_that_name(lines: list[str]) -> 
     file = facts(text)
     scopes = list(file.inner_scopes(file.module))
     for name in "abc":
-        for node in file.mentions(name):
+        for node in file.find_mentions(name):
             if not isinstance(node, ast.Name):
                 continue
-            bindings, owner = lookup(file, node, name)
+            bindings, owner = lookup_bindings(file, node, name)
             assert all(binding.name == name for binding in bindings)
             assert len(set(map(id, bindings))) == len(bindings)
             assert owner is None or owner in scopes
-            assert file.text(node) == name
+            assert file.source_text(node) == name
     for scope in scopes:
         for call in scope.calls:
-            result_use(file, call)
+            use_of_result(file, call)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
-from shardlint.rewrite.fix import fix
+from shardlint.engine.run import check_paths
+from shardlint.rewrite.fix import fix_files
 from tests.programs import Warmed
 
 HERE = Path(__file__).parent / "data" / "filter_jit_forms"
@@ -58,10 +58,10 @@ def test_all_forms_are_fixed_and_run(tmp_path: Path, warmed: Warmed) -> None:
         path.parent.mkdir()
         path.write_text(head + text, "utf-8")
         (path.parent / "pyproject.toml").touch()
-    report = fix([tmp_path], OPTIONS, unsafe=True, write=True)
+    report = fix_files([tmp_path], OPTIONS, unsafe=True, write=True)
     left = {outcome.path.parent.name: one.help for outcome in report.fixed for one in outcome.left}
     assert not left
-    assert not check([tmp_path], OPTIONS).findings
+    assert not check_paths([tmp_path], OPTIONS).finding_count
     done = warmed.run("-c", RUN, tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -122,7 +122,7 @@ HEAD = (HERE / "head.txt").read_text("utf-8")
 def test_what_is_refused_says_why(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "x.py").write_text(HEAD + text, "utf-8")
     (tmp_path / "pyproject.toml").touch()
-    (file,) = check([tmp_path], OPTIONS).reports
+    (file,) = check_paths([tmp_path], OPTIONS).reports
     (finding,) = file.findings
     assert finding.fix is None
     assert why in finding.help
@@ -134,5 +134,5 @@ def test_a_name_that_is_taken_again_is_handed_over(tmp_path: Path) -> None:
         HEAD + "from other import step\n\nstep = eqx.filter_jit(step, in_shardings=(row,))\n", "utf-8"
     )
     (tmp_path / "pyproject.toml").touch()
-    fix([tmp_path], OPTIONS, unsafe=True, write=True)
+    fix_files([tmp_path], OPTIONS, unsafe=True, write=True)
     assert "step = eqx.filter_jit(eqx.Partial(sharded_step, step))" in (tmp_path / "x.py").read_text("utf-8")

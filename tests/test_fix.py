@@ -19,7 +19,14 @@ from hypothesis import strategies as st
 from shardlint.engine.results import Options
 from shardlint.rewrite.attempt import Attempt, _explain_unwritable
 from shardlint.rewrite.edits import Layer, back_through, forward_through
-from shardlint.rewrite.fix import FixedFile, FixReport, diff, fix, patch, write_atomically
+from shardlint.rewrite.fix import (
+    FixedFile,
+    FixReport,
+    binary_patch,
+    fix_files,
+    unified_diff,
+    write_atomically,
+)
 from shardlint.rules_api.rule import Edit
 from shardlint.source.files import replace_file
 from shardlint.source.text import Source
@@ -29,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("pack")
 
 
 def fix_all(root: Path, unsafe: bool = False, write: bool = True, **options: object) -> FixReport:
-    return fix([root], Options(**options), unsafe, write)
+    return fix_files([root], Options(**options), unsafe, write)
 
 
 def text_after(write: Write, text: str | bytes, unsafe: bool = False) -> bytes:
@@ -389,8 +396,8 @@ def test_edits_are_spliced_as_if_made_one_by_one_from_the_end(
     expected = text
     for edit in reversed(edits):
         expected = expected[: edit.start] + edit.text + expected[edit.end :]
-    assert Layer.of(edits).made(text) == expected
-    assert Layer.of(edits[::-1]).made(text) == expected
+    assert Layer.sort_edits(edits).apply_edits(text) == expected
+    assert Layer.sort_edits(edits[::-1]).apply_edits(text) == expected
 
 
 def test_what_waits_for_a_later_file_is_fixed_in_the_same_run(write: Write) -> None:
@@ -419,7 +426,7 @@ def test_projects_inside_another_are_fixed_first(write: Write) -> None:
     assert [name for name, _ in shown] == ["a.py", "inner.py"], "told in the order of the files"
     fix_all(root, unsafe=True)
     assert [(root / name).read_text() for name in ("a.py", "sub/inner.py")] == [text for _, text in shown]
-    assert not any(one.changed for one in fix_all(root, unsafe=True).fixed)
+    assert not any(one.is_changed for one in fix_all(root, unsafe=True).fixed)
 
 
 def test_a_text_that_would_be_encoded_otherwise_is_left(write: Write) -> None:
@@ -561,10 +568,10 @@ def test_what_is_taken_back_is_not_made_by_a_second_run(write: Write, finding: s
 def test_places_are_followed_through_edits(text: str, drawn: list[tuple[int, str]], place: int) -> None:
     places = sorted({min(at, len(text)) for at, _ in drawn})
     edits = [Edit(start, end, new) for (start, end), (_, new) in zip(pairwise(places), drawn, strict=False)]
-    layer = Layer.of(edits[::2])
+    layer = Layer.sort_edits(edits[::2])
     if place < len(text) and not any(edit.start <= place < edit.end for edit in layer.edits):
         there = forward_through([layer], place)
-        assert layer.made(text)[there] == text[place]
+        assert layer.apply_edits(text)[there] == text[place]
         assert back_through([layer], there) == place
 
 
@@ -841,7 +848,7 @@ def test_owner_and_group_are_kept(write: Write) -> None:
 
 
 def test_a_file_of_somebody_else_stays_theirs(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardlint.source.files._given_back", lambda handle, old, path: False)
+    monkeypatch.setattr("shardlint.source.files._copy_ownership", lambda handle, old, path: False)
     root = write({"x.py": TEXT})
     before = (root / "x.py").stat().st_ino
     fix_all(root)
@@ -859,7 +866,7 @@ def test_what_could_not_be_written_over_a_file_is_beside_it(
     path = tmp_path / "x.py"
     path.write_text("old")
     status = path.stat()
-    monkeypatch.setattr("shardlint.source.files._given_back", lambda handle, old, path: False)
+    monkeypatch.setattr("shardlint.source.files._copy_ownership", lambda handle, old, path: False)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left on device; its new content is in") as error:
         replace_file(path, b"new")
@@ -921,7 +928,7 @@ def test_a_diff_writes_nothing(write: Write) -> None:
     (outcome,) = fix_all(root, write=False).fixed
     assert (root / "x.py").read_text() == TEXT
     name = (root / "x.py").as_posix().lstrip("/")  # an absolute path is none for `git apply`
-    assert list(diff(outcome)) == [
+    assert list(unified_diff(outcome)) == [
         f"--- a/{name}",
         f"+++ b/{name}",
         "@@ -1,2 +1,2 @@",
@@ -937,7 +944,7 @@ def test_a_diff_writes_nothing(write: Write) -> None:
 def test_a_diff_shows_only_what_changes(write: Write, text: str) -> None:
     root = write({"x.py": text.encode()})
     (outcome,) = fix_all(root, write=False).fixed
-    changed = [line for line in diff(outcome) if line[0] in "+-" and line[:3] not in ("+++", "---")]
+    changed = [line for line in unified_diff(outcome) if line[0] in "+-" and line[:3] not in ("+++", "---")]
     assert changed == ["-np.square(1)", "+(1) ** 2"]
 
 
@@ -963,9 +970,9 @@ def test_a_patch_does_what_the_fix_does(
     monkeypatch.chdir(root)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(root.parent))
     (outcome,) = fix_all(Path("x.py"), write=False).fixed
-    done = subprocess.run(program, input=b"".join(patch(outcome)), capture_output=True)
+    done = subprocess.run(program, input=b"".join(binary_patch(outcome)), capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (root / "x.py").read_bytes() == outcome.after.encode() != data
+    assert (root / "x.py").read_bytes() == outcome.after.encode_file() != data
 
 
 @pytest.mark.parametrize("program", [["patch", "-p1"], ["git", "apply"]], ids=["patch", "git"])
@@ -980,12 +987,12 @@ def test_a_patch_names_any_file(write: Write, monkeypatch: pytest.MonkeyPatch, p
     monkeypatch.chdir(root)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(root.parent))
     (outcome,) = fix_all(Path(name), write=False).fixed
-    done = subprocess.run(program, input=b"".join(patch(outcome)), capture_output=True)
+    done = subprocess.run(program, input=b"".join(binary_patch(outcome)), capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert path.read_bytes() == outcome.after.encode()
+    assert path.read_bytes() == outcome.after.encode_file()
 
 
 def test_an_outcome_says_whether_it_changed(write: Write) -> None:
     root = write({"x.py": TEXT, "y.py": "import jax\njax.device_put(1)\n"})
     outcomes: list[FixedFile] = fix_all(root, write=False).fixed
-    assert [outcome.changed for outcome in outcomes] == [True, False]
+    assert [outcome.is_changed for outcome in outcomes] == [True, False]

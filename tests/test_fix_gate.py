@@ -9,7 +9,7 @@ import pytest
 
 from shardlint.engine.results import Options
 from shardlint.rewrite.edits import Layer
-from shardlint.rewrite.fix import fix
+from shardlint.rewrite.fix import fix_files
 from shardlint.rewrite.untouched import explain_misread
 from shardlint.rules_api.rule import Edit
 from shardlint.source.decoding import decode_file
@@ -34,9 +34,9 @@ row = NamedSharding(mesh, P("data"))
 
 def judged(text: str, *edits: tuple[str, str]) -> str | None:
     """Return the verdict on edits that replace pieces of a text."""
-    layer = Layer.of(Edit(text.index(old), text.index(old) + len(old), new) for old, new in edits)
+    layer = Layer.sort_edits(Edit(text.index(old), text.index(old) + len(old), new) for old, new in edits)
     before, after = (
-        read_facts(decode_file(Path("x.py"), one.encode()), Path("x.py")) for one in (text, layer.made(text))
+        read_facts(decode_file(Path("x.py"), one.encode()), Path("x.py")) for one in (text, layer.apply_edits(text))
     )
     return explain_misread(before, layer, after)
 
@@ -101,7 +101,7 @@ def unroll(net, xs):
 )
 def test_a_crash_is_fixed_and_what_it_hid_is_reported(write: Write, code: str) -> None:
     root = write({"main.py": HEAD + code, "pyproject.toml": ""})
-    (outcome,) = fix([root], OPTIONS, unsafe=True, write=True).fixed
+    (outcome,) = fix_files([root], OPTIONS, unsafe=True, write=True).fixed
     assert [one.rule.code for one in outcome.done] == ["SL101"]
     assert {one.rule.code for one in outcome.left} <= {"SL348"} and "eqx.filter_shard(" in outcome.after.text
 
@@ -117,8 +117,8 @@ def test_a_crash_is_fixed_and_what_it_hid_is_reported(write: Write, code: str) -
 def test_a_first_import_that_goes_leaves_no_empty_line(write: Write, imports: str, first: str) -> None:
     code = "jit = functools.partial(eqx.filter_jit, in_shardings=(rep, row))\n\n\n@jit\ndef f(a, b):\n    return a\n"
     root = write({"main.py": HEAD.replace("import equinox", imports, 1) + code, "pyproject.toml": ""})
-    (outcome,) = fix([root], OPTIONS, unsafe=True, write=True).fixed
-    assert outcome.done and outcome.after.line(1).strip() == first
+    (outcome,) = fix_files([root], OPTIONS, unsafe=True, write=True).fixed
+    assert outcome.done and outcome.after.line_text(1).strip() == first
 
 
 @pytest.mark.parametrize("more", ["", ", device_put(x - 1, NamedSharding(mesh, P()))", ", x"])
@@ -129,5 +129,5 @@ def test_a_line_that_was_long_is_broken_where_it_outgrows_the_file(write: Write,
     )
     root = write({"main.py": HEAD + code, "pyproject.toml": ""})
     longest = max(map(len, (HEAD + code).splitlines()))
-    (outcome,) = fix([root], OPTIONS, unsafe=True, write=True).fixed
+    (outcome,) = fix_files([root], OPTIONS, unsafe=True, write=True).fixed
     assert outcome.done and max(map(len, outcome.after.text.splitlines())) <= longest

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.rewrite.fix import FixReport, fix
+from shardlint.rewrite.fix import FixReport, fix_files
 
 OLD = """\
 import jax
@@ -36,7 +36,7 @@ def project(folder: Path, requirement: str, text: str = OLD) -> Path:
 
 def fixed(root: Path, **targets: str) -> tuple[str, list[str]]:
     """The text afterwards, and what is said of what is left."""
-    report = fix([root], Options(targets=targets), unsafe=True, write=True)
+    report = fix_files([root], Options(targets=targets), unsafe=True, write=True)
     return (root / "train.py").read_text(), said(report)
 
 
@@ -134,9 +134,9 @@ CONTEXT = (
 def test_the_bound_is_an_obstacle_of_the_move_of_a_project(tmp_path: Path) -> None:
     root = project(tmp_path, "jax>=0.4.30", CONTEXT)
     (root / "other.py").write_text(CONTEXT)
-    report = fix([root], Options(), unsafe=True, write=True)
+    report = fix_files([root], Options(), unsafe=True, write=True)
     left = [finding for outcome in report.fixed for finding in outcome.left if finding.rule.code == "SL315"]
-    assert len(left) == 2 and not any(outcome.changed for outcome in report.fixed)
+    assert len(left) == 2 and not any(outcome.is_changed for outcome in report.fixed)
     for finding in left:
         assert finding.obstacles and "jax>=0.4.30 in pyproject.toml allows 0.4.30" in finding.obstacles[0]
 
@@ -175,7 +175,7 @@ def test_each_project_has_its_own_bound_in_any_order(tmp_path: Path) -> None:
         root = tmp_path / str(turn)
         for name, requirement in (("old", "jax>=0.4.30"), ("new", "jax>=0.8")):
             project(root / name, requirement)
-        fix([root / name for name in order], Options(), unsafe=True, write=True)
+        fix_files([root / name for name in order], Options(), unsafe=True, write=True)
         texts.append([(root / name / "train.py").read_text() for name in ("old", "new")])
     assert texts[0] == texts[1]
     assert "check_rep" in texts[0][0] and "check_vma" in texts[0][1]

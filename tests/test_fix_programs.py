@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.rewrite.fix import FixReport, fix
+from shardlint.rewrite.fix import FixReport, fix_files
 from tests.programs import Warmed, since_jax_0_12, skip_without
 
 pytestmark = pytest.mark.longer
@@ -766,7 +766,7 @@ if __name__ == "__main__":
 
 
 def fixed(root: Path) -> FixReport:
-    return fix([root], OPTIONS, unsafe=True, write=True)
+    return fix_files([root], OPTIONS, unsafe=True, write=True)
 
 
 @since_jax_0_12

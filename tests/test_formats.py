@@ -358,6 +358,6 @@ def in_terminal(arguments: list[str], root: Path, columns: int, code: str = "") 
 
 def test_prose_is_wrapped_and_code_cut() -> None:
     look = Look(width=44)
-    assert max(map(len, look.wrapped("word " * 12))) <= 44
+    assert max(map(len, look.wrap_prose("word " * 12))) <= 44
     assert look.code_width == 40
     assert look_of(sys.stderr, "never") == Look(width=look_of(sys.stderr, "never").width)

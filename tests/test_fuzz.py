@@ -94,7 +94,7 @@ def test_the_same_number_is_the_same_case(fuzz: ModuleType) -> None:
 
 def kinds(fuzz: ModuleType, folder: Path, text: str, limit: float = 5.0, command: bool = False) -> list[str]:
     case = fuzz.Case(0, {"m0.py": text.encode()}, Options(certainty=Certainty.POSSIBLE))
-    return [failure.kind for failure in fuzz.Examiner(folder / "w", limit).examine(case, command)]
+    return [failure.kind for failure in fuzz.Examiner(folder / "w", limit).examine_case(case, command)]
 
 
 @pytest.mark.usefixtures("pack")
@@ -122,7 +122,7 @@ def test_a_wrong_exit_code_is_seen(fuzz: ModuleType, tmp_path: Path, monkeypatch
     def wrong(self: object, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(arguments, 2, "", "")
 
-    monkeypatch.setattr(fuzz.Examiner, "_run", wrong)
+    monkeypatch.setattr(fuzz.Examiner, "_run_command", wrong)
     assert kinds(fuzz, tmp_path, "import jax\n", command=True) == ["exit code", "fix exit code"]
 
 

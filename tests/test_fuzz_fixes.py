@@ -24,7 +24,7 @@ def test_a_share_of_it_finds_nothing(tmp_path: Path) -> None:
     assert (counts["programs"], counts["failures"]) == (20, 0)
     assert counts["changed"] > 10 and counts["fixed"] > 20, "the programs leave nothing to fix"
     assert fuzz.make_program(1, 3) == fuzz.make_program(1, 3)
-    counts = fuzz.kills(1, 3, tmp_path / "kills")
+    counts = fuzz.kill_many_fixes(1, 3, tmp_path / "kills")
     assert (counts["kills"], counts["failures"]) == (3, 0)
 
 
@@ -32,7 +32,7 @@ def test_a_next_run_that_does_nothing_is_seen(tmp_path: Path, monkeypatch: pytes
     fuzz = load("fuzz_fixes")
     monkeypatch.setattr(fuzz, "fix", lambda *given, **options: None)
     new = dict.fromkeys(fuzz._FILES, "")
-    assert fuzz.kill(Random(1), tmp_path, new).startswith("not fixed by the next run: ['shared.py'")
+    assert fuzz.kill_one_fix(Random(1), tmp_path, new).startswith("not fixed by the next run: ['shared.py'")
 
 
 def test_programs_are_python_and_hold_their_marked_lines() -> None:

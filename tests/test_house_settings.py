@@ -13,7 +13,7 @@ from lsprotocol import types as lsp
 from shardlint.config.folders import find_settings
 from shardlint.config.settings import BadSettings
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.testing import check_text
 from tests.conftest import Write
 from tests.editor import Editor, run
@@ -32,9 +32,9 @@ BANS = '[banned-calls]\n"jax.device_put" = "use acme.place, which keeps the mesh
 
 def told(root: Path, *, cached: bool = False, **options: tuple[str, ...]) -> list[str]:
     """File, line and code of what is found of the two rules."""
-    report = check([root], Options(**options), cached=cached)  # type: ignore[arg-type]
+    report = check_paths([root], Options(**options), cached=cached)  # type: ignore[arg-type]
     return sorted(
-        f"{file.path.relative_to(root).as_posix()}:{file.source.position(one.start)[0]} {one.rule.code}"
+        f"{file.path.relative_to(root).as_posix()}:{file.source.position_of(one.start)[0]} {one.rule.code}"
         for file in report.reports
         for one in file.findings
         if one.rule.code in ("SL005", "SL340", "SL301")
@@ -118,7 +118,7 @@ def test_the_line_is_that_of_our_own_table(write: Write) -> None:
 
 def test_an_axis_is_told_with_what_was_perhaps_meant_and_a_fix(write: Write) -> None:
     root = write({"a.py": PLACE, "shardlint.toml": AXES})
-    (report,) = check([root], Options()).reports
+    (report,) = check_paths([root], Options()).reports
     (one,) = report.findings
     assert one.label == 'did you mean "model"?'
     assert 'the shardlint setting `axis-names` does not list "modle"' in one.message and "data, model" in one.why
@@ -208,12 +208,12 @@ def test_the_text_of_the_ban_is_told_and_a_comment_silences_it(write: Write) -> 
     silent = "return jax.device_put(x, s)  # shardlint: ignore[SL005] this is the wrapper"
     text = f"import jax\n\n\ndef f(x, s):\n    jax.device_put(x)\n    {silent}\n"
     root = write({"a.py": text, "shardlint.toml": BANS})
-    report = check([root], Options(select=("SL005", "SL002")))
+    report = check_paths([root], Options(select=("SL005", "SL002")))
     assert [one.message for file in report.reports for one in file.findings] == [
         "This project bans jax.device_put (`banned-calls` in its settings): use acme.place, which keeps the mesh"
     ]
     (root / "shardlint.toml").write_text("")
-    report = check([root], Options())
+    report = check_paths([root], Options())
     assert [one.rule.code for file in report.reports for one in file.findings if one.rule.code != "SL203"] == ["SL002"]
 
 
@@ -228,7 +228,7 @@ def test_names_of_either_branch_are_possible(write: Write) -> None:
         """
     root = write({"a.py": text, "shardlint.toml": '[banned-calls]\n"jax.experimental.shard_map.shard_map" = "no"\n'})
     assert told(root, select=("SL005",)) == []
-    report = check([root], Options(select=("SL005",), certainty=find_settings(root).certainty.POSSIBLE))
+    report = check_paths([root], Options(select=("SL005",), certainty=find_settings(root).certainty.POSSIBLE))
     assert [one.certainty for file in report.reports for one in file.findings] == ["possible"]
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from shardlint.source.import_graph import ANY, ImportGraph, imports_of
+from shardlint.source.import_graph import ANY, ImportGraph, parse_imports
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from shardlint.source.import_graph import ANY, ImportGraph, imports_of
     ],
 )  # fmt: skip
 def test_imports(text: str, found: set[str]) -> None:
-    assert set(imports_of(text.encode())) == found
+    assert set(parse_imports(text.encode())) == found
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_imports(text: str, found: set[str]) -> None:
 )
 def test_odd_text_costs_its_length(text: str) -> None:
     data = b"import jax\n" + (text * 300_000).encode()  # by the square of it, it would take hours
-    assert "jax" in imports_of(data)
+    assert "jax" in parse_imports(data)
 
 
 def together(files: dict[str, str], name: str, joined: bool = False) -> set[str]:
-    graph = ImportGraph("/p", {f"/p/{path}": imports_of(text.encode()) for path, text in files.items()})
-    found = graph.names((graph.joined if joined else graph.together)(f"/p/{name}"))
+    graph = ImportGraph("/p", {f"/p/{path}": parse_imports(text.encode()) for path, text in files.items()})
+    found = graph.paths_of_bits((graph.files_transitively_together if joined else graph.files_run_together)(f"/p/{name}"))
     return {path.removeprefix("/p/") for path in found}
 
 
@@ -123,7 +123,7 @@ def test_what_is_known_of_others_changes_no_answer(seed: int) -> None:
         f"m{index}.py": "".join(f"import m{chance.randrange(30)}\n" for _ in range(chance.randrange(3)))
         for index in range(30)
     }
-    edges = {path: {f"{name}.py" for name in imports_of(text.encode())} for path, text in files.items()}
+    edges = {path: {f"{name}.py" for name in parse_imports(text.encode())} for path, text in files.items()}
 
     def reach(start: set[str], step: dict[str, set[str]]) -> set[str]:
         found = set(start)
@@ -132,7 +132,7 @@ def test_what_is_known_of_others_changes_no_answer(seed: int) -> None:
         return found
 
     above = {path: {one for one, targets in edges.items() if path in targets} for path in files}
-    graph = ImportGraph("/p", {f"/p/{path}": imports_of(text.encode()) for path, text in files.items()})
+    graph = ImportGraph("/p", {f"/p/{path}": parse_imports(text.encode()) for path, text in files.items()})
     for path in files:
-        found = {one.removeprefix("/p/") for one in graph.names(graph.together(f"/p/{path}"))}
+        found = {one.removeprefix("/p/") for one in graph.paths_of_bits(graph.files_run_together(f"/p/{path}"))}
         assert found == reach(reach({path}, above), edges)

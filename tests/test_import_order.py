@@ -10,8 +10,8 @@ import pytest
 
 from shardlint.engine.results import Options
 from shardlint.rewrite.edits import Layer
-from shardlint.rewrite.fix import fix
-from shardlint.rules_api.import_order import one_a_line, sorted_place, with_name
+from shardlint.rewrite.fix import fix_files
+from shardlint.rules_api.import_order import add_imported_name, one_a_line, sorted_place
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts, read_facts
 
@@ -83,7 +83,7 @@ def test_a_name_comes_where_the_order_puts_it(before: str, after: str) -> None:
     file = facts(before + "\n")
     (statement,) = file.tree.body
     assert isinstance(statement, ast.ImportFrom)
-    made = Layer.of(with_name(file, statement, "NamedSharding")).made(file.source.text)
+    made = Layer.sort_edits(add_imported_name(file, statement, "NamedSharding")).apply_edits(file.source.text)
     ast.parse(made)
     assert made == after + "\n"
 
@@ -102,7 +102,7 @@ def test_a_moved_import_comes_to_its_place(write: Write) -> None:
         "  return shard_map(jnp.sin, mesh=mesh, in_specs=spec, out_specs=spec)(mesh_utils and lax and x)\n"
     )
     root = write({"x.py": before})
-    fix([root], Options(targets={"jax": "0.12.0"}), unsafe=False, write=True)
+    fix_files([root], Options(targets={"jax": "0.12.0"}), unsafe=False, write=True)
     assert (root / "x.py").read_text().splitlines()[:5] == [
         "import jax",
         "from jax import lax",

@@ -13,7 +13,7 @@ import pytest
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
 from shardlint.rules_api import ledger, pages
-from shardlint.rules_api.registry import entries, ledger_folders, rules
+from shardlint.rules_api.registry import import_rules, ledger_folders, rule_entries
 from shardlint.rules_api.rule import Rule
 from tests.conftest import Write
 from tests.loading import load
@@ -24,16 +24,16 @@ ROW = {
     "rule": "SL201", "form": "", "verdict": "right", "repository": "a/b", "commit": "c" * 40,
     "path": "x.py", "line": 3, "reason": "it is",
 }  # fmt: skip
-RULES = [rule for rule in rules() if rule.code.startswith("SL")]
+RULES = [rule for rule in import_rules() if rule.code.startswith("SL")]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.likely], ids=lambda rule: rule.code)
 def test_a_likely_form_has_evidence_or_a_contract(rule: type[Rule]) -> None:
-    judged = ledger.figures(ledger.entries(rule.code))
+    judged = ledger.figures_by_form(ledger.judged_findings(rule.code))
     projects = recall.projects_with_mistakes()
     for form in rule.likely:
         figures, recorded = judged.get(form, ledger.Figures()), projects.get((rule.code, form), ())
-        assert rule.assumptions.get(form) or ledger.earned(figures, len(recorded)), (
+        assert rule.assumptions.get(form) or ledger.is_evidence_sufficient(figures, len(recorded)), (
             f"{rule.code} {form}: {figures}; recorded mistakes in {len(recorded)} projects; no contract"
         )
 
@@ -63,16 +63,16 @@ def test_there_are_likely_forms() -> None:
     ],
 )
 def test_what_earns_likely(figures: ledger.Figures, projects: int, earns: bool) -> None:
-    assert ledger.earned(figures, projects) is earns
+    assert ledger.is_evidence_sufficient(figures, projects) is earns
 
 
 def test_the_ledger_is_in_order() -> None:
     for folder in ledger_folders():
         for path in folder.iterdir():
-            judged = list(ledger.read(path))
+            judged = list(ledger.read_judgements(path))
             assert judged and {one.rule for one in judged} == {path.stem}
-            assert path.stem in entries()
-            assert len({one.place for one in judged}) == len(judged), f"{path.name} judges a place twice"
+            assert path.stem in rule_entries()
+            assert len({one.place_key for one in judged}) == len(judged), f"{path.name} judges a place twice"
 
 
 def test_no_builtin_rule_calls_a_finding_likely_by_itself() -> None:
@@ -93,20 +93,20 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path: Path, change: dict[str, An
     path = tmp_path / "SL201.jsonl"
     path.write_text(f"{json.dumps(ROW)}\n{json.dumps(ROW | change)}\n", "utf-8")
     with pytest.raises(ledger.BadLedger, match=f"SL201.jsonl:2: .*{said}"):
-        list(ledger.read(path))
+        list(ledger.read_judgements(path))
 
 
 def test_verdicts_are_added_once_and_the_later_one_counts(tmp_path: Path) -> None:
-    assert script.add([ROW, ROW | {"line": 1, "message": "m", "text": "t"}], tmp_path) == 2
-    assert script.add([ROW | {"verdict": "wrong"}], tmp_path) == 0
-    judged = list(ledger.read(tmp_path / "SL201.jsonl"))
+    assert script.add_verdicts([ROW, ROW | {"line": 1, "message": "m", "text": "t"}], tmp_path) == 2
+    assert script.add_verdicts([ROW | {"verdict": "wrong"}], tmp_path) == 0
+    judged = list(ledger.read_judgements(tmp_path / "SL201.jsonl"))
     assert [(one.line, one.verdict) for one in judged] == [(1, "right"), (3, "wrong")]
     assert asdict(judged[0]) == ROW | {"line": 1}
 
 
 def test_nothing_is_added_when_a_verdict_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ledger.BadLedger, match="verdict 2"):
-        script.add([ROW, ROW | {"verdict": "", "line": 9}], tmp_path)
+        script.add_verdicts([ROW, ROW | {"verdict": "", "line": 9}], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -114,25 +114,25 @@ def test_nothing_is_added_when_a_verdict_is_missing(tmp_path: Path) -> None:
 def test_what_is_not_judged_is_listed(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write({"x.py": "import jax.numpy as jnp\njnp.prod(1)\njnp.prod(1, 2)\n", "setup.cfg": ""})
     options = Options(certainty=Certainty.POSSIBLE, select=("XT301",))
-    found = list(script.unjudged("a/b", "c0", root, options))
+    found = list(script.find_unjudged("a/b", "c0", root, options))
     assert [(row["rule"], row["form"], row["path"], row["line"]) for row in found] == [
         ("XT301", "one", "x.py", 2),
         ("XT301", "two", "x.py", 3),
     ]
-    known = ledger.checked({**{key: found[0][key] for key in ROW}, "verdict": "right", "reason": "it is"})
-    monkeypatch.setattr(ledger, "entries", lambda code: [known])
-    assert [row["line"] for row in script.unjudged("a/b", "c0", root, options)] == [3]
-    assert [row["line"] for row in script.unjudged("a/b", "c1", root, options)] == [2, 3]
+    known = ledger.parse_judgement({**{key: found[0][key] for key in ROW}, "verdict": "right", "reason": "it is"})
+    monkeypatch.setattr(ledger, "judged_findings", lambda code: [known])
+    assert [row["line"] for row in script.find_unjudged("a/b", "c0", root, options)] == [3]
+    assert [row["line"] for row in script.find_unjudged("a/b", "c1", root, options)] == [2, 3]
 
 
 @pytest.mark.usefixtures("pack")
 def test_a_page_shows_how_its_rule_was_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = entries()["XT301"].load()
-    assert "Judged" not in pages.page(rule)
-    rows = [ledger.checked(ROW | {"form": "two", "line": n, "verdict": v}) for n, v in enumerate(
+    rule = rule_entries()["XT301"].load_rule()
+    assert "Judged" not in pages.render_page(rule)
+    rows = [ledger.parse_judgement(ROW | {"form": "two", "line": n, "verdict": v}) for n, v in enumerate(
         ["right", "right", "harmless", "wrong"])]  # fmt: skip
-    monkeypatch.setattr(pages, "entries", lambda code: rows)
-    page = pages.page(rule)
+    monkeypatch.setattr(pages, "judged_findings", lambda code: rows)
+    page = pages.render_page(rule)
     assert "certainty: proven or likely" in page
     assert "| two | 2 | 1 | 1 | 75% |" in page
 
@@ -179,7 +179,7 @@ def mirrors(tmp_path: Path) -> Path:
 def test_a_commit_is_laid_out_and_checked(mirrors: Path) -> None:
     found, missed = recall.check_mistakes([mistake(), mistake(id="C2", lines=(1,))], mirrors, "possible")
     assert [(hit.rule, hit.certainty) for hit in found.hits] == [("SL203", "proven")]
-    assert found.seconds > 0 and found.found(recall.DEFAULT) and not missed.hits
+    assert found.seconds > 0 and found.is_found(recall.DEFAULT) and not missed.hits
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import pytest
 from shardlint.config.certainty import Certainty
 from shardlint.engine.cache import shard
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.model.mesh import configuration
 from shardlint.model.mesh.configuration import Configurations
-from shardlint.model.mesh.listed import _in_configs
+from shardlint.model.mesh.listed import _lists_in_configs
 from tests.conftest import Write
 
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -51,7 +51,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def found(root: Path, cached: bool = False) -> list[str]:
     """The sizes that findings name, but that of `known`."""
-    report = check([root], OPTIONS, cached=cached)
+    report = check_paths([root], OPTIONS, cached=cached)
     messages = [one.message for file in report.reports for one in file.findings]
     sizes = re.findall(r"has size (\d+),", " ".join(messages))
     assert "6" in sizes, "what does not rest on the file is found"
@@ -178,20 +178,20 @@ def test_nested_blocks_of_a_key_are_parsed_a_few_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed: list[int] = []
-    real = configuration.plain_yaml
+    real = configuration.load_plain_yaml
 
     def counted(text: str) -> object:
         parsed.append(len(text))
         return real(text)
 
-    monkeypatch.setattr(configuration, "plain_yaml", counted)
+    monkeypatch.setattr(configuration, "load_plain_yaml", counted)
     for ending in ("|", "", ">-", "&a"):
         path = tmp_path / f"{len(parsed)}.yaml"
         path.write_text("".join(f"{' ' * depth}mesh_axes: {ending}\n" for depth in range(400)))
         files = Configurations((path,))
-        assert len(files.entries("mesh_axes")) == 400
+        assert len(files.find_entries("mesh_axes")) == 400
         assert sum(parsed) <= 9 * path.stat().st_size
-        files.entries("mesh_axes")
+        files.find_entries("mesh_axes")
         assert sum(parsed) <= 9 * path.stat().st_size
         parsed.clear()
 
@@ -199,9 +199,9 @@ def test_nested_blocks_of_a_key_are_parsed_a_few_times(
 def test_a_key_in_a_block_of_the_same_key_is_an_entry(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("mesh_axes:\n  mesh_axes: [data]\nother: 1\n")
-    assert [one.value for one in Configurations((path,)).entries("mesh_axes")] == [{"mesh_axes": ["data"]}, ["data"]]
+    assert [one.value for one in Configurations((path,)).find_entries("mesh_axes")] == [{"mesh_axes": ["data"]}, ["data"]]
 
 
 def test_lists_that_are_left_open_are_passed_by(write: Write) -> None:
     root = write({"a.yaml": "axes: [\n" * 50_000 + "axes:\n" * 50_000 + "axes: [data, null]\naxes:\n  - model\n  - ~\n"})
-    assert [one.items for one in _in_configs(root, "axes")] == [("data", None), ("model", None)]
+    assert [one.items for one in _lists_in_configs(root, "axes")] == [("data", None), ("model", None)]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
-from shardlint.rewrite.fix import fix
+from shardlint.engine.run import check_paths
+from shardlint.rewrite.fix import fix_files
 from tests.programs import Warmed
 
 HERE = Path(__file__).parent / "data" / "mesh_contexts"
@@ -35,10 +35,10 @@ def test_numbers_and_shardings_stay(name: str, least: int, tmp_path: Path, warme
     before, after = HERE / name, tmp_path / name
     shutil.copytree(before, after, ignore=shutil.ignore_patterns("__pycache__"))
     (after / "pyproject.toml").touch()
-    report = fix([after], OPTIONS, unsafe=True, write=True)
+    report = fix_files([after], OPTIONS, unsafe=True, write=True)
     left = [finding for outcome in report.fixed for finding in outcome.left]
     assert not left, [(one.rule.code, one.help) for one in left]
-    assert not check([after], OPTIONS).findings
+    assert not check_paths([after], OPTIONS).finding_count
     text = (after / "steps.py").read_text()
     assert "set_mesh" in text and "with MESH" not in text
     was, now = recorded(warmed, before), recorded(warmed, after)

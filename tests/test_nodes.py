@@ -10,7 +10,7 @@ import pytest
 import shardlint.model.program
 from shardlint.source.text import Source
 from shardlint.syntax import read_facts
-from shardlint.syntax.nodes import children, walk
+from shardlint.syntax.nodes import child_nodes, walk_nodes
 
 _EMPTY = ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop
 _SYNTAX = '''
@@ -43,9 +43,9 @@ def _below(tree: ast.AST) -> list[ast.AST]:
 @pytest.mark.parametrize("text", [_SYNTAX.replace("yield\n", "pass\n"), Path(shardlint.model.program.__file__).read_text()])
 def test_all_nodes_in_the_order_of_ast(text: str) -> None:
     tree = ast.parse(text)
-    assert list(walk(tree)) == _below(tree)
+    assert list(walk_nodes(tree)) == _below(tree)
     for node in _below(tree):
-        assert children(node) == [one for one in ast.iter_child_nodes(node) if not isinstance(one, _EMPTY)]
+        assert child_nodes(node) == [one for one in ast.iter_child_nodes(node) if not isinstance(one, _EMPTY)]
 
 
 def test_type_parameters_are_nodes() -> None:
@@ -53,12 +53,12 @@ def test_type_parameters_are_nodes() -> None:
         tree = ast.parse("type X[T: int, *Ts, **P] = list[T]\ndef f[T](x: T): ...\n")
     except SyntaxError:
         pytest.skip("a Python without type parameters")
-    assert list(walk(tree)) == _below(tree)
+    assert list(walk_nodes(tree)) == _below(tree)
 
 
 def test_a_look_into_a_function_is_told() -> None:
     facts = read_facts(Source(Path("a.py"), "def f():\n    return 1\n"), Path("a.py"))
     told: list[object] = []
-    facts.looked.tell(told.append)
-    assert any(isinstance(node, ast.Return) for node in walk(facts.tree))
+    facts.looked.report_to(told.append)
+    assert any(isinstance(node, ast.Return) for node in walk_nodes(facts.tree))
     assert ("part", "a.py", "f") in told

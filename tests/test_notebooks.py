@@ -13,10 +13,10 @@ import pytest
 
 from shardlint.engine.explain import explain_place
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.output import json_, text
-from shardlint.rewrite.fix import fix
-from shardlint.source.magics import as_python, as_written
+from shardlint.rewrite.fix import fix_files
+from shardlint.source.magics import convert_to_python, restore_notebook_code
 from shardlint.source.notebook import read_notebook
 from shardlint.source.text import Unreadable
 
@@ -47,7 +47,7 @@ BOOK = made(
 
 
 def checked(path: Path) -> list[tuple[str, int | None, int, int]]:
-    report = check([path], OPTIONS)
+    report = check_paths([path], OPTIONS)
     rows = json_.report_document(report)["findings"]
     return [(row["code"], row["cell"], row["line"], row["column"]) for row in rows]
 
@@ -55,15 +55,15 @@ def checked(path: Path) -> list[tuple[str, int | None, int, int]]:
 def test_findings_carry_the_cell_and_the_line_in_it(write: Write) -> None:
     root = write({"book.ipynb": json.dumps(BOOK), "pyproject.toml": ""})
     assert checked(root) == checked(root / "book.ipynb") == [("SL901", 5, 3, 5)]
-    report = check([root], OPTIONS)
-    (line, *_) = text.concise(report)
+    report = check_paths([root], OPTIONS)
+    (line, *_) = text.render_concise(report)
     assert line.startswith(f"{root / 'book.ipynb'}:cell 5:3:5: SL901 ")
     frame = "\n".join(text.full_report(report))
     assert "book.ipynb:cell 5:3:5: SL901" in frame and "    3 | y = jax.tree_map(" in frame
     (row,) = json_.report_document(report)["findings"]
     assert [(edit["cell"], edit["line"]) for edit in row["fix"]["edits"]] == [(5, 3)]
     for _ in range(2):  # the second time from what is remembered
-        again = check([root], OPTIONS, cached=True)
+        again = check_paths([root], OPTIONS, cached=True)
         assert json_.report_document(again)["findings"] == [row]
 
 
@@ -75,7 +75,7 @@ def test_cells_are_one_program_with_the_files_beside(write: Write) -> None:
             "pyproject.toml": "",
         }
     )
-    (file,) = check([root], Options(select=("SL315",), targets=TARGETS)).reports
+    (file,) = check_paths([root], Options(select=("SL315",), targets=TARGETS)).reports
     assert file.path.name == "steps.py"
     assert "inside jit" in file.findings[0].help
 
@@ -88,12 +88,12 @@ def test_a_fix_changes_only_the_lines_it_is_about(
 ) -> None:
     before = json.dumps(BOOK, indent=indent, ensure_ascii=ensure_ascii) + end
     root = write({"book.ipynb": before, "pyproject.toml": ""})
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     after = (root / "book.ipynb").read_text("utf-8")
     assert after == before.replace("jax.tree_map", "jax.tree.map")
     nbformat.validate(nbformat.reads(after, as_version=4))
     assert not checked(root)
-    assert not any(outcome.changed for outcome in fix([root], OPTIONS, unsafe=True, write=True).fixed)
+    assert not any(outcome.is_changed for outcome in fix_files([root], OPTIONS, unsafe=True, write=True).fixed)
 
 
 def test_a_cell_that_is_indented_runs_in_ipython(write: Write) -> None:
@@ -103,7 +103,7 @@ def test_a_cell_that_is_indented_runs_in_ipython(write: Write) -> None:
     root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})
     assert checked(root) == [("SL901", 2, 5, 9)]
     before = (root / "book.ipynb").read_text()
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     assert (root / "book.ipynb").read_text() == before.replace("jax.tree_map(", "jax.tree.map(")
     assert checked(root) == []
 
@@ -115,7 +115,7 @@ def test_a_cell_of_which_some_lines_are_indented(write: Write) -> None:
     root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})
     assert checked(root) == [("SL901", 2, 3, 9), ("SL901", 2, 4, 7), ("SL901", 3, 1, 5)]
     before = (root / "book.ipynb").read_text()
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     assert (root / "book.ipynb").read_text() == before.replace("jax.tree_map(", "jax.tree.map(")
     assert checked(root) == []
 
@@ -123,7 +123,7 @@ def test_a_cell_of_which_some_lines_are_indented(write: Write) -> None:
 def test_a_source_of_one_string_stays_one(write: Write) -> None:
     book = made(cell("import jax"), {**cell(""), "source": "y = jax.tree_map(abs, [1])\ny"})
     root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})
-    fix([root], OPTIONS, unsafe=False, write=True)
+    fix_files([root], OPTIONS, unsafe=False, write=True)
     after = json.loads((root / "book.ipynb").read_text("utf-8"))
     assert after["cells"][1]["source"] == "y = jax.tree.map(abs, [1])\ny"
 
@@ -136,7 +136,7 @@ def test_new_lines_go_where_the_code_is(write: Write) -> None:
         cell("spec = P('data')"),
     )
     root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     after = json.loads((root / "book.ipynb").read_text("utf-8"))
     assert ["".join(one["source"]) for one in after["cells"]] == [
         "!pip install jax", "import jax\nfrom jax.sharding import PartitionSpec as P", "spec = P('data')"
@@ -151,7 +151,7 @@ def test_suppressions_hold_in_cells(write: Write) -> None:
     idle = "x = 1  # shardlint: ignore[SL901] -- old\n"
     (root / "book.ipynb").write_text(json.dumps(made(cell("import jax"), cell(idle + "x"))), "utf-8")
     assert checked(root) == [("SL002", 2, 1, 8)]
-    fix([root], OPTIONS, unsafe=False, write=True)
+    fix_files([root], OPTIONS, unsafe=False, write=True)
     assert json.loads((root / "book.ipynb").read_text())["cells"][1]["source"][0] == "x = 1\n"
 
 
@@ -171,7 +171,7 @@ def test_messages_name_lines_in_cells(write: Write) -> None:
     )
     root = write({"book.ipynb": json.dumps(book), "pyproject.toml": ""})
     messages = " ".join(
-        f"{one.message} {one.why}" for file in check([root], OPTIONS).reports for one in file.findings
+        f"{one.message} {one.why}" for file in check_paths([root], OPTIONS).reports for one in file.findings
     )
     assert "line 3 of cell 3" in messages, messages
     assert not re.search(r"line \d+(?! of cell)", messages), messages
@@ -199,8 +199,8 @@ def test_messages_name_lines_in_cells(write: Write) -> None:
     ],
 )
 def test_what_is_not_python_keeps_its_line(code: str, python: str) -> None:
-    assert as_python(code) == python
-    assert as_written(python) == code
+    assert convert_to_python(code) == python
+    assert restore_notebook_code(python) == code
 
 
 def test_what_cannot_be_checked_is_said(write: Write) -> None:
@@ -232,13 +232,13 @@ def test_a_cell_that_cannot_be_parsed_is_left_out(write: Write) -> None:
     )
     root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})
     assert checked(root) == [("SL001", 2, 4, 7), ("SL901", 3, 1, 5), ("SL001", 5, 1, 11)]
-    (first, _, last) = (finding for file in check([root], OPTIONS).reports for finding in file.findings)
+    (first, _, last) = (finding for file in check_paths([root], OPTIONS).reports for finding in file.findings)
     assert "cannot parse line 4 of cell 2" in first.message
     assert "cannot parse line 1 of cell 5" in last.message
     assert "skipped" in last.message
     before = (root / "book.ipynb").read_text()
-    assert read_notebook(root / "book.ipynb", before.encode()).encode() == before.encode()
-    fix([root], OPTIONS, unsafe=True, write=True)
+    assert read_notebook(root / "book.ipynb", before.encode()).encode_file() == before.encode()
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     assert (root / "book.ipynb").read_text() == before.replace("jax.tree_map(", "jax.tree.map(")
     assert [row[:2] for row in checked(root)] == [("SL001", 2), ("SL001", 5)]
 
@@ -254,9 +254,9 @@ def test_a_lone_carriage_return_ends_a_line(write: Write, broken: str, end: str)
     root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})
     assert [row for row in checked(root) if row[0] != "SL001"] == [("SL901", 3, 2, 5)]
     before = (root / "book.ipynb").read_bytes()
-    assert read_notebook(root / "book.ipynb", before).encode() == before
-    assert "get_ipython" not in "\n".join(text.full_report(check([root], OPTIONS)))
-    fix([root], OPTIONS, unsafe=True, write=True)
+    assert read_notebook(root / "book.ipynb", before).encode_file() == before
+    assert "get_ipython" not in "\n".join(text.full_report(check_paths([root], OPTIONS)))
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     assert (root / "book.ipynb").read_bytes() == before.replace(b"jax.tree_map(", b"jax.tree.map(")
 
 
@@ -273,7 +273,7 @@ def test_cells_that_magics_read(write: Write, code: str, codes: list[str]) -> No
     book = json.dumps(made(cell("import jax"), cell(code), cell("jax.tree_map(abs, 1)")))
     root = write({"book.ipynb": book, "pyproject.toml": ""})
     assert [row[0] for row in checked(root)] == [*codes, "SL901"]
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     after = (root / "book.ipynb").read_text()
     assert ("jax.tree_map" in after) == ("writefile" in code)
     assert json.loads(after)["cells"][1]["source"][0] == code.splitlines(keepends=True)[0]
@@ -283,7 +283,7 @@ def test_code_that_looks_like_a_kept_line_is_not_rewritten(write: Write) -> None
     book = made(cell("import jax"), cell("pass  #~x\njax.tree_map(abs, 1)"))
     root = write({"book.ipynb": json.dumps(book), "pyproject.toml": ""})
     before = (root / "book.ipynb").read_bytes()
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     assert (root / "book.ipynb").read_bytes() == before
 
 
@@ -328,7 +328,7 @@ def test_markdown_beside_its_notebook(write: Write) -> None:
     root = write({"book.ipynb": book, "book.md": MYST, "other.md": MYST, "README.md": "# x\n", "pyproject.toml": ""})
     assert [row[:3] for row in checked(root)] == [("SL901", 2, 1), ("SL901", 2, 1)]
     assert [row[:3] for row in checked(root / "other.md")] == [("SL901", 2, 1)]
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     assert (root / "book.md").read_text() == MYST.replace("y = jax.tree_map", "y = jax.tree.map")
     assert (root / "other.md").read_text() == MYST
 
@@ -337,18 +337,18 @@ def test_jupytext_markdown(tmp_path: Path) -> None:
     raw = "---\njupyter:\n  jupytext:\n    text_representation: {}\n---\n\n```python tags=[]\nx = 1\n```\n\n```bash\nls\n```\n"
     book = read_notebook(tmp_path / "a.md", raw.encode())
     assert book.text == "x = 1"
-    assert book.replaced("x = 2\ny = 3").encode().decode() == raw.replace("x = 1", "x = 2\ny = 3")
+    assert book.with_text("x = 2\ny = 3").encode_file().decode() == raw.replace("x = 1", "x = 2\ny = 3")
 
 
 def test_a_change_over_the_border_of_cells_is_not_written() -> None:
     book = read_notebook(Path("a.ipynb"), json.dumps(BOOK).encode())
-    assert book.encode() == json.dumps(BOOK).encode()
+    assert book.encode_file() == json.dumps(BOOK).encode()
     with pytest.raises(Unreadable, match="border"):
-        book.replaced("x = 1").encode()
+        book.with_text("x = 1").encode_file()
 
 
 def test_a_byte_order_mark_and_crlf_stay(write: Write) -> None:
     data = b"\xef\xbb\xbf" + json.dumps(BOOK, indent=1).replace("\n", "\r\n").encode()
     root = write({"book.ipynb": data, "pyproject.toml": ""})
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     assert (root / "book.ipynb").read_bytes() == data.replace(b"jax.tree_map", b"jax.tree.map")

@@ -16,11 +16,11 @@ import pytest
 
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
-from shardlint.engine.run import check as check_in_process
+from shardlint.engine.run import check_paths as check_in_process
 from shardlint.model import project
 from shardlint.rewrite.unused import drop_unused_imports
 from shardlint.source.decoding import decode_file
-from shardlint.source.find import find
+from shardlint.source.find import find_python_files
 from shardlint.source.text import MAX_BYTES, NOTEBOOK_BYTES, Source, Unreadable, read_bytes
 from shardlint.syntax import read_facts
 
@@ -417,7 +417,7 @@ def test_patterns_with_many_stars_mean_the_same_and_end(
     write: Write, pattern: str, name: str, ignored: bool
 ) -> None:
     root = write({name: BAD})
-    assert bool(find([root], (pattern,), root).files) is not ignored
+    assert bool(find_python_files([root], (pattern,), root).file_paths) is not ignored
 
 
 @pytest.mark.parametrize("where", [".gitignore", "--exclude"])
@@ -563,7 +563,7 @@ def test_a_folder_that_cannot_be_listed_is_told(write: Write, start: Start) -> N
 def test_a_gitignore_is_read_as_git_reads_it(write: Write) -> None:
     root = write({"a.py": "", "b.py": "", "c.py": "", "d.py": ""})
     (root / ".gitignore").write_bytes(codecs.BOM_UTF8 + "a.py\r\nx\x0bb.py\nx\u2028c.py\nd.py".encode())
-    assert [path.name for path in find([root], (), root).files] == ["b.py", "c.py"]
+    assert [path.name for path in find_python_files([root], (), root).file_paths] == ["b.py", "c.py"]
 
 
 @posix

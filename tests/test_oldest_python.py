@@ -36,10 +36,10 @@ CHECKING = """
     from pathlib import Path
 
     from shardlint.config.certainty import Certainty
-    from shardlint.engine.run import check
+    from shardlint.engine.run import check_paths
     from shardlint.engine.results import Options
 
-    report = check(list(map(Path, sys.argv[1:])), Options(certainty=Certainty.POSSIBLE, select=("all",)))
+    report = check_paths(list(map(Path, sys.argv[1:])), Options(certainty=Certainty.POSSIBLE, select=("all",)))
     assert not report.failed, report.skipped
     for file in report.reports:
         for found in file.findings:

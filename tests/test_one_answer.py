@@ -11,7 +11,7 @@ import pytest
 import shardlint.engine.workers as workers
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from tests.conftest import calls_of
 
 pytestmark = pytest.mark.longer
@@ -65,7 +65,7 @@ def project(folder: Path, seed: int) -> list[Path]:
 
 def answer(files: list[Path], cached: bool = False) -> dict[Path, list[tuple[str, int, str, str]]]:
     """The findings by file."""
-    report = check(files, Options(certainty=Certainty.POSSIBLE), cached=cached)
+    report = check_paths(files, Options(certainty=Certainty.POSSIBLE), cached=cached)
     assert not report.failed
     return {
         one.path: [(found.rule.code, found.start, found.message, found.certainty) for found in one.findings]
@@ -90,7 +90,7 @@ def test_one_answer(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) 
     assert answer(files, cached=True) == expected, "half-warm"
     assert answer(files, cached=True) == expected, "warm"
     monkeypatch.setattr(workers, "_FILES", 2)
-    monkeypatch.setattr(workers, "_processors", lambda: 2)
+    monkeypatch.setattr(workers, "_count_processors", lambda: 2)
     assert answer(files) == expected, "two processes"
 
 

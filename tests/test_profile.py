@@ -14,16 +14,16 @@ Start = Callable[..., CompletedProcess[bytes]]
 
 def test_what_is_inside_is_counted_for_itself() -> None:
     clock = Clock()
-    clock.start()
-    clock.begin("outer")
-    clock.begin("inner")
-    clock.end()
-    clock.begin("inner")
-    clock.end()
-    clock.end()
+    clock.start_clock()
+    clock.begin_task("outer")
+    clock.begin_task("inner")
+    clock.end_task()
+    clock.begin_task("inner")
+    clock.end_task()
+    clock.end_task()
     assert (clock.times["outer"], clock.times["inner"]) == (1, 2)
     assert set(clock.seconds) == {"the rest", "outer", "inner"}
-    lines = list(clock.table())
+    lines = list(clock.format_table())
     assert lines[-1].endswith("in all, by one process")
     assert len(lines) == 5
 

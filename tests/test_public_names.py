@@ -13,8 +13,8 @@ KNOWN = b"names:jnp=abs add;jax.lax=abs psum;jax.shard_map="
 
 
 def test_the_table_is_packed_as_it_was_shown() -> None:
-    shown = list(public_names.unpacked())
-    assert public_names.packed(shown) == public_names.PATH.read_text("utf-8")
+    shown = list(public_names.unpack_table())
+    assert public_names.pack_table(shown) == public_names.PATH.read_text("utf-8")
 
 
 def test_a_name_is_of_the_releases_that_showed_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -24,21 +24,21 @@ def test_a_name_is_of_the_releases_that_showed_it(monkeypatch: pytest.MonkeyPatc
         public_names.Shown("jax", "0.12", {"jax": ["f()", "new"], "jax.lax": ["psum()"]}),
     ]
     path = tmp_path / "names.json"
-    path.write_text(public_names.packed(shown), "utf-8")
+    path.write_text(public_names.pack_table(shown), "utf-8")
     monkeypatch.setattr(public_names, "PATH", path)
-    public_names.libraries.cache_clear()
+    public_names.read_libraries.cache_clear()
     try:
-        jax = public_names.libraries()["jax"]
-        assert jax.on("jax", "old") == {0, 1}
-        assert jax.on("jax", "f") == {0, 1, 2}
-        assert jax.on("jax.lax", "psum") == {0, 2}
-        assert jax.on("jax.lax", "gone") == frozenset()
-        assert jax.on("jax.more", "anything") == {1}
-        assert jax.function("jax", "f", 1)
-        assert not jax.function("jax", "old", 1)
-        assert list(public_names.unpacked())[:3] == shown
+        jax = public_names.read_libraries()["jax"]
+        assert jax.releases_with_name("jax", "old") == {0, 1}
+        assert jax.releases_with_name("jax", "f") == {0, 1, 2}
+        assert jax.releases_with_name("jax.lax", "psum") == {0, 2}
+        assert jax.releases_with_name("jax.lax", "gone") == frozenset()
+        assert jax.releases_with_name("jax.more", "anything") == {1}
+        assert jax.is_function("jax", "f", 1)
+        assert not jax.is_function("jax", "old", 1)
+        assert list(public_names.unpack_table())[:3] == shown
     finally:
-        public_names.libraries.cache_clear()
+        public_names.read_libraries.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_a_name_is_of_the_releases_that_showed_it(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_what_the_screen_sees(text: bytes, asks: bool) -> None:
-    assert Texts(text).names_another(KNOWN) is asks
+    assert Texts(text).imports_unknown_name(KNOWN) is asks

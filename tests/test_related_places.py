@@ -11,7 +11,7 @@ import pytest
 from lsprotocol import types as lsp
 
 from shardlint.engine.results import FileReport, Options, Report
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.output.related import related_places
 from shardlint.output.sarif import sarif_report
 from shardlint.server.session import Shown
@@ -47,7 +47,7 @@ def step(mesh, x):
 def report(write: Write, monkeypatch: pytest.MonkeyPatch) -> Report:
     root = write({"helpers.py": HELPERS, "main.py": MAIN, "requirements.txt": "jax==0.12.0\n"})
     monkeypatch.chdir(root)
-    return check([Path()], Options(select=("SL201",)))
+    return check_paths([Path()], Options(select=("SL201",)))
 
 
 def named(file: FileReport) -> list[tuple[str, int, str]]:

@@ -106,7 +106,7 @@ def test_a_release_is_the_same_when_made_again(tmp_path: Path) -> None:
     (wheel,) = (tmp_path / "out").glob("*.whl")
     (archive,) = (tmp_path / "out").glob("*.tar.gz")
     (bill,) = (tmp_path / "out").glob("*.cdx.json")
-    said = release.metadata(wheel)
+    said = release.read_metadata(wheel)
     assert f"Source, {source}" in said.get_all("Project-URL", [])
     assert "](docs/" not in said.get_payload() and "](https://example.org/shardlint/v/docs/ci.md)" in said.get_payload()
     with zipfile.ZipFile(wheel) as one, tarfile.open(archive) as two:

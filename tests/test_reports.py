@@ -13,7 +13,7 @@ import pytest
 from shardlint.config.certainty import Certainty
 from shardlint.config.targets import PACKAGES
 from shardlint.engine.results import Options, Report
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.output import json_, text
 from shardlint.rules_api.rule import NO_FIX, TOGETHER
 from tests.schemas import jsonschema
@@ -25,7 +25,7 @@ SCHEMA = json.loads((Path(__file__).parent / "data" / "report.schema.json").read
 
 def report(write: Write, source: str | bytes, name: str = "x.py", **options: object) -> Report:
     root = write({name: source.encode() if isinstance(source, str) else source})
-    return check([root / name], Options(targets={"jax": "0.12"}, **options))
+    return check_paths([root / name], Options(targets={"jax": "0.12"}, **options))
 
 
 def frame(write: Write, source: str, **options: object) -> list[str]:
@@ -46,8 +46,8 @@ def columns(line: str) -> int:
 
 def test_nothing_found(write: Write) -> None:
     made = report(write, "x = 1\n")
-    assert list(text.full_report(made)) == list(text.concise(made)) == ["No findings in 1 file."]
-    assert list(text.full_report(check([write({"empty/x.txt": ""}) / "empty"], Options()))) == [
+    assert list(text.full_report(made)) == list(text.render_concise(made)) == ["No findings in 1 file."]
+    assert list(text.full_report(check_paths([write({"empty/x.txt": ""}) / "empty"], Options()))) == [
         "Nothing to check: no Python files found."
     ]
 
@@ -130,10 +130,10 @@ def test_a_file_that_cannot_be_checked_has_a_frame_too(write: Write) -> None:
 def test_names_and_code_cannot_steer_a_terminal(write: Write) -> None:
     name = "a\x1b]0;owned\x07\n\u202eb.py"
     made = report(write, "import jax\njax.device_put('\x1b[2J', '\x9b2J')\n", name)
-    for lines in (text.full_report(made), text.concise(made)):
+    for lines in (text.full_report(made), text.render_concise(made)):
         for line in "\n".join(lines).split("\n"):
             assert line.isprintable()
-    assert "a\\x1b]0;owned\\x07\\x0a\\u202eb.py:2:1" in next(text.concise(made))
+    assert "a\\x1b]0;owned\\x07\\x0a\\u202eb.py:2:1" in next(text.render_concise(made))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_the_summary_says_what_fix_would_do(write: Write, source: str, summary: 
 def test_one_line_each(write: Write) -> None:
     made = report(write, "import jax\njax.device_put(1); jax.device_put(2)\n")
     name = str(made.reports[0].path)
-    assert list(text.concise(made)) == [
+    assert list(text.render_concise(made)) == [
         f"{name}:2:1: XT101 device-put-told [silent, proven] On jax 0.12 this is told.",
         f"{name}:2:20: XT101 device-put-told [silent, proven] On jax 0.12 this is told.",
         "2 findings in 1 file.",
@@ -220,7 +220,7 @@ def test_the_edits_in_json_make_the_fix(write: Write) -> None:
 
 def test_json_counts_and_tells_what_was_left_out(write: Write) -> None:
     root = write({"a.py": "x = 1\n", "b.py": "import jax\njax.device_put(\n"})
-    document = json_.report_document(check([root, root / "no.py"], Options()))
+    document = json_.report_document(check_paths([root, root / "no.py"], Options()))
     assert document["files"] == 1
     told = {Path(entry["path"]).name: entry["reason"] for entry in document["skipped"]}
     assert "cannot parse" in told.pop("b.py")
@@ -230,7 +230,7 @@ def test_json_counts_and_tells_what_was_left_out(write: Write) -> None:
 
 def test_why_nothing_is_rewritten_stands_on_a_line_of_its_own(write: Write) -> None:
     made = report(write, "import jax\njax.device_put(1)\n")
-    made.reports = [file.of([replace(one, help="did you mean x?; no automatic fix: the author decides") for one in file.findings])
+    made.reports = [file.select_findings([replace(one, help="did you mean x?; no automatic fix: the author decides") for one in file.findings])
                     for file in made.reports]  # fmt: skip
     assert next(text.full_report(made)).splitlines()[-2:] == [
         "   Did you mean x?",
@@ -241,7 +241,7 @@ def test_why_nothing_is_rewritten_stands_on_a_line_of_its_own(write: Write) -> N
 def test_reasons_of_a_whole_project_do_not_tell_findings_apart(write: Write) -> None:
     made = report(write, "import jax\n" + "jax.device_put(1)\n" * 5)
     made.reports = [
-        file.of([replace(one, help=f"move it; {NO_FIX}{TOGETHER}: a.py:{line}: traced") for line, one in enumerate(file.findings)])
+        file.select_findings([replace(one, help=f"move it; {NO_FIX}{TOGETHER}: a.py:{line}: traced") for line, one in enumerate(file.findings)])
         for file in made.reports
     ]  # fmt: skip
     assert "The same in 4 other places" in "\n".join(text.full_report(made))

@@ -15,7 +15,7 @@ from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.output import json_, text
 from shardlint.output.look import PLAIN
-from shardlint.rewrite.fix import fix
+from shardlint.rewrite.fix import fix_files
 
 Write = Callable[..., Path]
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -118,7 +118,7 @@ def test_no_text_is_broken_by_a_fix(write: Write) -> None:
             sources[f"p{number}_{turn}/m.py"] = data
     root = write(sources)
     before = {path: path.read_bytes() for path in root.rglob("*.py")}
-    report = fix([root], Options(certainty=Certainty.POSSIBLE), unsafe=True, write=True)
+    report = fix_files([root], Options(certainty=Certainty.POSSIBLE), unsafe=True, write=True)
     assert not report.failed
     problems = [outcome.problem for outcome in report.fixed if outcome.problem]
     assert not problems
@@ -172,7 +172,7 @@ def test_odd_files_are_checked_and_fixed(write: Write, source: bytes) -> None:
     checker = Checker(Options(certainty=Certainty.POSSIBLE, select=("all",)))
     outcome = checker.check_file(root / "x.py")
     assert not outcome.failed, outcome.reason
-    report = fix([root], Options(ignore=("XT2",)), unsafe=True, write=True)
+    report = fix_files([root], Options(ignore=("XT2",)), unsafe=True, write=True)
     assert not [outcome.problem for outcome in report.fixed if outcome.problem]
     if _compiles(source):
         assert _compiles((root / "x.py").read_bytes())

@@ -15,8 +15,8 @@ from shardlint.config.certainty import Certainty
 from shardlint.engine.catalogue import Card
 from shardlint.engine.index import RuleIndex
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
-from shardlint.rules_api.registry import select
+from shardlint.engine.run import check_paths
+from shardlint.rules_api.registry import select_rules
 from shardlint.rules_api.rule import Calls, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from tests.conftest import Write
@@ -24,7 +24,7 @@ from tests.everything import GROUP, Told, all_told, apart, told
 
 pytestmark = pytest.mark.longer
 
-RULES = sorted(rule.code for rule in select(("all",), ()))
+RULES = sorted(rule.code for rule in select_rules(("all",), ()))
 
 
 def divided() -> list[tuple[str, ...]]:
@@ -49,17 +49,17 @@ def test_any_two_rules_are_apart_in_one_of_the_groups() -> None:
 @pytest.mark.parametrize("group", divided(), ids=lambda group: f"{group[0]}-{group[-1]}")
 def test_rules_find_the_same_without_others(group: tuple[str, ...]) -> None:
     """In the folders of these rules, where they find most, and in every twelfth of the others."""
-    screen = RuleIndex.of(select(group, ())).screen
+    screen = RuleIndex.index_rules(select_rules(group, ())).make_screen
     first = divided().index(group) % 12
     folders = [
         folder
         for place, folder in enumerate(sorted(apart().iterdir()))
         if folder.name in group
-        or (place % 12 == first and any(screen.hits(file.read_bytes()) for file in folder.rglob("*.py")))
+        or (place % 12 == first and any(screen.find_words(file.read_bytes()) for file in folder.rglob("*.py")))
     ]
     found = told(folders, group)
     there = [one for one in all_told() if any(folder in one.path.parents for folder in folders)]
-    for rule in select(group, ()):
+    for rule in select_rules(group, ()):
         # A rule that stands behind another leaves a place to it, if that is asked too and is as sure.
         left: dict[tuple[Path, int], list[Told]] = {}
         for one in there:
@@ -69,7 +69,7 @@ def test_rules_find_the_same_without_others(group: tuple[str, ...]) -> None:
             one
             for one in found
             if one.code == rule.code
-            and not any(other.certainty.meets(one.certainty) for other in left.get((one.path, one.start), ()))
+            and not any(other.certainty.is_at_least(one.certainty) for other in left.get((one.path, one.start), ()))
         ]
         with_all = [one for one in there if one.code == rule.code]
         assert sorted(alone, key=repr) == sorted(with_all, key=repr), rule.code
@@ -172,11 +172,11 @@ def test_conditions_are_a_rule_s_own(
     (root / "a.py").write_text(text + "\n" + comment)
 
     def found(rules: tuple[type[Rule], ...]) -> dict[str, list[int]]:
-        monkeypatch.setattr(checking, "selected", lambda *_: frozenset(rule.code for rule in rules))
+        monkeypatch.setattr(checking, "select_codes", lambda *_: frozenset(rule.code for rule in rules))
         known = {rule.code: SimpleNamespace(pack="tests", ours=True) for rule in rules}
-        monkeypatch.setattr(checking, "entries", lambda: known)
-        monkeypatch.setattr(checking, "cards", lambda _: {rule.code: Card.of(rule()) for rule in rules})
-        report = check([root / "a.py"], Options(certainty=Certainty.POSSIBLE, select=("all",)))
+        monkeypatch.setattr(checking, "rule_entries", lambda: known)
+        monkeypatch.setattr(checking, "rule_cards", lambda _: {rule.code: Card.describe_rule(rule()) for rule in rules})
+        report = check_paths([root / "a.py"], Options(certainty=Certainty.POSSIBLE, select=("all",)))
         assert not report.failed, report.skipped
         said: dict[str, list[int]] = {}
         for one in report.reports:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.rules_api.pages import EXAMPLE_LINES, HEADINGS, page
-from shardlint.rules_api.registry import entries, rules
+from shardlint.rules_api.pages import EXAMPLE_LINES, HEADINGS, render_page
+from shardlint.rules_api.registry import import_rules, rule_entries
 from shardlint.rules_api.rule import Finding, Rule, Safety
 from shardlint.testing import MARKER, Case, Mark
 from shardlint.verify.proofs import read_proof
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 DOCS = FIXTURES.parent / "docs" / "rules"
-CODES = [code for code in entries() if code.startswith("SL") and not code.startswith("SL0")]
+CODES = [code for code in rule_entries() if code.startswith("SL") and not code.startswith("SL0")]
 MOST_WORDS = 20
 CODE = re.compile(r"`[^`]*`")
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not CODES, reason="no rule pack is installed")
 def _cases(code: str, *roles: str) -> Iterator[Case]:
     for path in sorted((FIXTURES / code).glob("*")):
         case = Case(code, path, beside=True)
-        if (path.suffix == ".py" or path.is_dir()) and case.role in roles:
+        if (path.suffix == ".py" or path.is_dir()) and case.program_role in roles:
             yield case
 
 
@@ -45,7 +45,7 @@ def _findings(case: Case) -> list[tuple[Mark, Finding]]:
 
 @pytest.fixture(params=[pytest.param(code, marks=pytest.mark.xdist_group(code)) for code in CODES])
 def rule(request: pytest.FixtureRequest) -> type[Rule]:
-    return entries()[request.param].load()
+    return rule_entries()[request.param].load_rule()
 
 
 def test_a_rule_has_its_proof(rule: type[Rule]) -> None:
@@ -57,7 +57,7 @@ def test_a_rule_has_its_proof(rule: type[Rule]) -> None:
 
 
 def test_a_proof_shows_its_own_rule(rule: type[Rule]) -> None:
-    shown = {mark.code for case in _cases(rule.code, "bad") for mark in case.marked()}
+    shown = {mark.code for case in _cases(rule.code, "bad") for mark in case.expected_findings()}
     assert rule.code in shown, f"no line of a bad file is marked {rule.code}"
 
 
@@ -128,7 +128,7 @@ def test_the_docstring_is_a_page(rule: type[Rule]) -> None:
 
 def test_the_examples_of_a_page_are_short_and_show_the_mistake(rule: type[Rule]) -> None:
     bad = FIXTURES / rule.code / "bad.py"
-    blocks = FENCE.findall(page(rule).partition("## Example")[2])
+    blocks = FENCE.findall(render_page(rule).partition("## Example")[2])
     assert len(blocks) >= 2 and all(len(block.splitlines()) <= EXAMPLE_LINES for block in blocks)
     marked = [
         text
@@ -138,7 +138,7 @@ def test_the_examples_of_a_page_are_short_and_show_the_mistake(rule: type[Rule])
     assert any(MARKER.sub("", text).strip() in blocks[0] for text in marked)
 
 
-@pytest.mark.parametrize("code", [code for code in entries() if code.startswith("SL0")])
+@pytest.mark.parametrize("code", [code for code in rule_entries() if code.startswith("SL0")])
 def test_a_page_of_the_engine_has_its_own_examples(code: str) -> None:
     text = (DOCS / f"{code}.md").read_text("utf-8")
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
@@ -147,9 +147,9 @@ def test_a_page_of_the_engine_has_its_own_examples(code: str) -> None:
 
 
 def test_codes_and_names_are_unique() -> None:
-    names = Counter(rule.name for rule in rules())
+    names = Counter(rule.name for rule in import_rules())
     assert [name for name, count in names.items() if count > 1] == []
-    classes = Counter(rule.code for rule in rules())
+    classes = Counter(rule.code for rule in import_rules())
     assert [code for code, count in classes.items() if count > 1] == []
 
 
@@ -159,4 +159,4 @@ def test_names_are_claims_in_kebab_case(rule: type[Rule]) -> None:
 
 def test_every_proof_folder_has_a_rule() -> None:
     folders = {path.parent.name for path in FIXTURES.glob("*/proof.toml")}
-    assert folders <= set(entries()), f"folders without a rule: {sorted(folders - set(entries()))}"
+    assert folders <= set(rule_entries()), f"folders without a rule: {sorted(folders - set(rule_entries()))}"

@@ -8,7 +8,7 @@ import pytest
 
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.rules_api.rule import Finding, Harm
 from tests.conftest import Write
 
@@ -26,7 +26,7 @@ same = mesh
 
 def found(root: Path, code: str, possible: bool = False, **targets: str) -> list[Finding]:
     certainty = Certainty.POSSIBLE if possible else Certainty.LIKELY
-    report = check([root], Options(select=(code,), certainty=certainty, targets=targets))
+    report = check_paths([root], Options(select=(code,), certainty=certainty, targets=targets))
     return [finding for file in report.reports for finding in file.findings]
 
 
@@ -95,8 +95,8 @@ def test_that_jax_itself_starts_processes_says_nothing_of_its_users(write: Write
             "demo.py": f"import {inside}\n{PLACED}".replace("import mine\nimport jax\n", "import mine, jax\n"),
         }
     )
-    report = check([root / "demo.py"], Options(select=("SL808",)))
-    assert [file.source.position(one.start)[0] for file in report.reports for one in file.findings] == lines
+    report = check_paths([root / "demo.py"], Options(select=("SL808",)))
+    assert [file.source.position_of(one.start)[0] for file in report.reports for one in file.findings] == lines
 
 
 NO_PUBLIC_NAME = "write a public name that does the same, or pin the release of jax"

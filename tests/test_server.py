@@ -345,10 +345,10 @@ def test_what_the_settings_leave_out_or_the_baseline_knows_is_not_shown(write: W
         await editor.codes(out)
 
     run(session)
-    from shardlint.cli.baseline import record
+    from shardlint.cli.baseline import record_baselines
     from shardlint.engine.results import Options
 
-    record([root], Options(), add=False, cached=False)
+    record_baselines([root], Options(), add=False, cached=False)
 
     async def again(editor: Editor) -> None:
         await editor.start(root)
@@ -445,7 +445,7 @@ def test_jax_is_never_imported_and_nothing_but_messages_is_written(write: Write)
     import sys
 
     probe = (
-        "import sys, json; import shardlint.server.serve as serve; serve.make_server().worker.end(); "
+        "import sys, json; import shardlint.server.serve as serve; serve.make_server().worker.end_thread(); "
         "print(json.dumps([name for name in sys.modules if name.split('.')[0] in ('jax', 'jaxlib', 'numpy')]))"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
@@ -493,7 +493,7 @@ def test_the_disk_is_looked_at_when_nobody_types(write: Write, monkeypatch: pyte
         made.protocol.fm.features[lsp.TEXT_DOCUMENT_DID_OPEN](lsp.DidOpenTextDocumentParams(item))
         assert shown.get(timeout=60).findings == ()
         (root / "mesh.py").write_text(MESH.replace('"model"', '"tensor"'))
-        made.worker.later(give_up=False)  # as for an edit: nobody says that the disk is another
+        made.worker.check_later(give_up=False)  # as for an edit: nobody says that the disk is another
         assert [one.rule.code for one in shown.get(timeout=60).findings] == ["SL301"]
     finally:
-        made.worker.end()
+        made.worker.end_thread()

@@ -88,10 +88,10 @@ def test_each_edit_gives_what_a_new_check_gives(write: Write, turn: int) -> None
     for name, text in [*EDITS[turn:], *EDITS[:turn]]:
         texts[name] = text
         overlay = {root / one: source(root, one, texts[one]) for one in texts}
-        kept.bring(overlay, look=False)
+        kept.bring_up_to_date(overlay, look=False)
         fresh = Checker(Options(), overlay)
         for one in texts:
-            now = said(kept.check(root / one))
+            now = said(kept.check_open_file(root / one))
             assert now == said(fresh.check_file(root / one)), f"{one}, after {name} was edited"
             told |= {str(help) for _, _, _, help, *_ in now}  # type: ignore[misc]
     assert any("`with mesh:`: the mesh made at" in one and "not Auto" in one for one in told)
@@ -102,10 +102,10 @@ def test_each_edit_gives_what_a_new_check_gives(write: Write, turn: int) -> None
 def test_what_does_not_rest_on_an_edit_is_not_asked_again(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write({**FILES, "pyproject.toml": "[project]\nname = 'p'\ndependencies = ['jax==0.12.0']\n"})
     kept = Kept(Options(select=("SL315",)))
-    kept.bring({root / "evaluate.py": source(root, "evaluate.py", EVALUATE)}, look=True)
-    kept.check(root / "evaluate.py")
+    kept.bring_up_to_date({root / "evaluate.py": source(root, "evaluate.py", EVALUATE)}, look=True)
+    kept.check_open_file(root / "evaluate.py")
     asked: list[str] = []
-    of_file = Program.of_file
+    of_file = Program.answer_for_file
 
     def noted(self, file, question, answer):  # type: ignore[no-untyped-def]
         def told():  # type: ignore[no-untyped-def]
@@ -114,10 +114,10 @@ def test_what_does_not_rest_on_an_edit_is_not_asked_again(write: Write, monkeypa
 
         return of_file(self, file, question, told)
 
-    monkeypatch.setattr(Program, "of_file", noted)
+    monkeypatch.setattr(Program, "answer_for_file", noted)
     for number in range(3):
         asked.clear()
         edited = EVALUATE.replace("def evaluate", f"probe = {number}\n\n\ndef evaluate")
-        kept.bring({root / "evaluate.py": source(root, "evaluate.py", edited)}, look=False)
-        kept.check(root / "evaluate.py")
+        kept.bring_up_to_date({root / "evaluate.py": source(root, "evaluate.py", edited)}, look=False)
+        kept.check_open_file(root / "evaluate.py")
         assert "joint plan evaluate.py" in asked and "joint plan train.py" not in asked

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.longer, pytest.mark.xdist_group("browser")]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return site.build(tmp_path_factory.mktemp("site"))
+    return site.build_site(tmp_path_factory.mktemp("site"))
 
 
 def test_the_site_has_every_page(built: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_link_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
         (tmp_path / name).write_text("# x\n[gone](docs/gone.md)\n", "utf-8")
     (tmp_path / "docs").mkdir()
     with pytest.raises(FileNotFoundError, match=r"links to docs/gone\.md"):
-        site.build(tmp_path / "out", tmp_path)
+        site.build_site(tmp_path / "out", tmp_path)
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import FileReport, Options
-from shardlint.engine.run import check
-from shardlint.rewrite.fix import fix
+from shardlint.engine.run import check_paths
+from shardlint.rewrite.fix import fix_files
 from shardlint.source.decoding import decode_file
-from shardlint.source.find import _Ignore, find, survey_folder
+from shardlint.source.find import _Ignore, find_python_files, survey_folder
 from shardlint.source.searches import search_holds
 from shardlint.source.suppress import Suppression, find_suppressions
 from shardlint.source.text import MAX_BYTES, Source, Unreadable, read_bytes
@@ -57,7 +57,7 @@ def test_text_goes_out_as_it_came_in(data: bytes, text: str | None) -> None:
     source = decode_file(HERE, data)
     if text is not None:
         assert source.text == text
-    assert source.encode() == data
+    assert source.encode_file() == data
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_is_not_text_is_told_in_one_line(data: bytes, says: str) -> None:
 def test_text_that_does_not_fit_the_encoding_is_not_written() -> None:
     source = decode_file(HERE, b"# coding: latin-1\nx = 1\n")
     with pytest.raises(Unreadable, match="cannot be written in the file's encoding iso-8859-1"):
-        source.replaced("# coding: latin-1\nx = '→'\n").encode()
+        source.with_text("# coding: latin-1\nx = '→'\n").encode_file()
 
 
 @pytest.mark.parametrize(
@@ -103,15 +103,15 @@ def test_text_that_does_not_fit_the_encoding_is_not_written() -> None:
     ],
 )
 def test_the_newline_is_the_one_most_lines_have(text: str, newline: str) -> None:
-    assert Source(HERE, text).newline == newline
+    assert Source(HERE, text).common_newline == newline
 
 
 def test_positions_count_characters_and_ast_columns_count_bytes() -> None:
     source = Source(HERE, "x = 'ä→🐍'; y\r\nz\x0c = 1\r\n")
-    assert source.position(source.text.index("y")) == (1, 12)
-    assert source.offset(1, len("x = 'ä→🐍'; ".encode())) == source.text.index("y")
-    assert source.position(source.text.index("z")) == (2, 1)
-    assert [source.line(n) for n in (1, 2, 3)] == ["x = 'ä→🐍'; y", "z\x0c = 1", ""]
+    assert source.position_of(source.text.index("y")) == (1, 12)
+    assert source.offset_of(1, len("x = 'ä→🐍'; ".encode())) == source.text.index("y")
+    assert source.position_of(source.text.index("z")) == (2, 1)
+    assert [source.line_text(n) for n in (1, 2, 3)] == ["x = 'ä→🐍'; y", "z\x0c = 1", ""]
 
 
 @given(st.text(alphabet="aä→🐍 \t\x0c\n\r\u2028", max_size=40))
@@ -119,11 +119,11 @@ def test_positions_count_characters_and_ast_columns_count_bytes() -> None:
 def test_every_offset_has_one_position(text: str) -> None:
     source = Source(HERE, text)
     for offset in range(len(text) + 1):
-        line, column = source.position(offset)
+        line, column = source.position_of(offset)
         assert source.line_starts[line - 1] + column - 1 == offset
         before = text[source.line_starts[line - 1] : offset]
         if "\r" not in before and "\n" not in before:
-            assert source.offset(line, len(before.encode())) == offset
+            assert source.offset_of(line, len(before.encode())) == offset
 
 
 @pytest.mark.parametrize(("make", "says"), [("folder", "is a directory"), ("nothing", "no such file")])
@@ -149,7 +149,7 @@ def test_permission_denied_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def _names(root: Path, *paths: Path, exclude: tuple[str, ...] = ()) -> list[str]:
-    return [path.relative_to(root).as_posix() for path in find(paths or (root,), exclude, root).files]
+    return [path.relative_to(root).as_posix() for path in find_python_files(paths or (root,), exclude, root).file_paths]
 
 
 def test_only_python_files_are_found_in_a_stable_order(write: Callable[..., Path]) -> None:
@@ -225,8 +225,8 @@ def test_patterns_that_are_ruled_out_unread_say_nothing() -> None:
         ignore = _Ignore(["".join(draw.choices(atoms, k=draw.randint(1, 4))) for _ in range(draw.randint(1, 3))])
         for _ in range(4):
             path = "/".join(draw.choices(names, k=draw.randint(1, 3))) + draw.choice(["", "/"])
-            said = ignore._whole.check_file(path).include
-            assert ignore.verdict(path) is said, (ignore._lines, path)
+            said = ignore._combined_spec.check_file(path).include
+            assert ignore.is_path_ignored(path) is said, (ignore._lines, path)
             spoken += said is not None
     assert spoken > 1_000
 
@@ -247,16 +247,16 @@ def test_exclude_holds_for_named_files_too(write: Callable[..., Path]) -> None:
     root = write({"a.py": "", "gen/b.py": "", "gen/keep.py": ""})
     assert _names(root, exclude=("gen/",)) == ["a.py"]
     assert _names(root, exclude=("gen/*", "!gen/keep.py")) == ["a.py", "gen/keep.py"]
-    found = find([root / "gen" / "b.py"], ("gen/",), root)
-    assert not found.files
+    found = find_python_files([root / "gen" / "b.py"], ("gen/",), root)
+    assert not found.file_paths
     assert found.excluded == [(root / "gen" / "b.py", "excluded by the settings")]
 
 
 def test_missing_paths_are_told_and_the_others_found(write: Callable[..., Path]) -> None:
     root = write({"a.py": ""})
-    found = find([root / "no.py", root / "a.py", root / "nowhere" / "x.py"])
+    found = find_python_files([root / "no.py", root / "a.py", root / "nowhere" / "x.py"])
     assert found.missing == [root / "no.py", root / "nowhere" / "x.py"]
-    assert found.files == [root / "a.py"]
+    assert found.file_paths == [root / "a.py"]
 
 
 def test_symlinks_to_files_are_followed_and_loops_are_not(write: Callable[..., Path]) -> None:
@@ -266,7 +266,7 @@ def test_symlinks_to_files_are_followed_and_loops_are_not(write: Callable[..., P
     (root / "link.py").symlink_to("a.py")
     (root / "dangling.py").symlink_to("gone.py")
     assert _names(root) == ["a.py", "link.py", "sub/b.py"]
-    assert find([root / "loop.py"]).missing == [root / "loop.py"]
+    assert find_python_files([root / "loop.py"]).missing == [root / "loop.py"]
 
 
 def test_a_folder_that_cannot_be_listed_has_no_files(
@@ -347,7 +347,7 @@ def told(pack: None, write: Callable[..., Path]) -> Callable[..., list[str]]:
 
     def run(text: str, **options: object) -> list[str]:
         root = write({"x.py": "import jax\n" + text})
-        report = check([root / "x.py"], Options(**options))
+        report = check_paths([root / "x.py"], Options(**options))
         assert not report.skipped
         return [
             f"{found.rule.code}:{_line(file, found.start)}"
@@ -359,7 +359,7 @@ def told(pack: None, write: Callable[..., Path]) -> Callable[..., list[str]]:
 
 
 def _line(file: FileReport, offset: int) -> int:
-    return file.source.position(offset)[0] - 1
+    return file.source.position_of(offset)[0] - 1
 
 
 @pytest.mark.parametrize(
@@ -424,11 +424,11 @@ def test_a_misspelt_suppression_silences_nothing_and_stays(
         kind = "ignore-file"
     text = f"import jax\njax.device_put(1)  # shardlint: {kind}{rest}\n"
     root = write({"x.py": text})
-    (report,) = check([root], Options()).reports
+    (report,) = check_paths([root], Options()).reports
     said = [finding for finding in report.findings if finding.rule.code == "SL002"]
     assert {finding.rule.code for finding in report.findings} == {"XT101", "SL002"}
     assert [(finding.fix, "[SL201]`" in finding.help) for finding in said] == [(None, True)]
-    fix([root], Options(), unsafe=False, write=True)
+    fix_files([root], Options(), unsafe=False, write=True)
     assert (root / "x.py").read_text() == text
 
 
@@ -484,7 +484,7 @@ def test_a_survey_of_what_was_walked_finds_the_same(write: Callable[..., Path]) 
         (root / ".gitignore").write_text(ignored)
         for exclude in ((), ("q/",)):
             tree = Tree()
-            find([root], exclude, root, tree)
+            find_python_files([root], exclude, root, tree)
             for folder in folders:
                 assert survey_folder(folder, tree) == survey_folder(folder), folder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shardlint.engine.results import Options
-from shardlint.rewrite.fix import fix
+from shardlint.rewrite.fix import fix_files
 
 TEXT = """\
 import equinox as eqx
@@ -33,7 +33,7 @@ def test_two_definitions_are_two_lines_apart(tmp_path: Path) -> None:
     path = tmp_path / "prog.py"
     path.write_text(TEXT)
     options = Options(select=("SL101",), targets={"equinox": "0.13.8", "jax": "0.12.0"})
-    fixed = fix([tmp_path], options, unsafe=True, write=True).fixed
+    fixed = fix_files([tmp_path], options, unsafe=True, write=True).fixed
     after = path.read_text()
     assert len(fixed[0].done) == 2
     assert after.count("\ndef ") == 3

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
 from shardlint.config.targets import KNOWN, BadTarget, find_targets, parse_targets
-from shardlint.config.versions import allows, compare, parse, show
+from shardlint.config.versions import compare_releases, format_release, is_release_allowed, parse_release
 
 Write = Callable[..., Path]
 
@@ -25,7 +25,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def target(root: Path, package: str = "jax") -> tuple[str, str]:
     found = find_targets(root, {}, {}, "pyproject.toml").found[package]
-    return show(found.release), found.source
+    return format_release(found.release), found.source
 
 
 NEWEST = (KNOWN["jax"][-1], "assumed: no file pins it")
@@ -407,14 +407,14 @@ def test_an_exact_pin_wins_over_what_is_installed(write: Write) -> None:
 def test_what_is_asked_for_wins(write: Write) -> None:
     root = write({"uv.lock": "[[package]]\nname = 'jax'\nversion = '0.6.2'\n"})
     found = find_targets(root, {"jax": "0.8"}, {"jax": "0.7", "flax": "0.10"}, "pyproject.toml").found
-    assert (show(found["jax"].release), found["jax"].source) == ("0.8", "--target")
-    assert (show(found["flax"].release), found["flax"].source) == ("0.10", "targets in pyproject.toml")
+    assert (format_release(found["jax"].release), found["jax"].source) == ("0.8", "--target")
+    assert (format_release(found["flax"].release), found["flax"].source) == ("0.10", "targets in pyproject.toml")
 
 
 def test_what_the_project_pins_is_known_whatever_is_asked_for(write: Write) -> None:
     root = write({"requirements.txt": "jax==0.4.30\nflax>=0.8\n"})
     found = find_targets(root, {"jax": "0.12"}, {}, "pyproject.toml").found
-    assert (show(found["jax"].release), found["jax"].pinned) == ("0.12", parse("0.4.30"))
+    assert (format_release(found["jax"].release), found["jax"].pinned) == ("0.12", parse_release("0.4.30"))
     assert found["flax"].pinned is None and found["equinox"].pinned is None
 
 
@@ -450,7 +450,7 @@ def test_every_release_of_a_known_series_is_taken(option: str) -> None:
 
 @pytest.mark.parametrize("option", ["jax=0.8", "jax==0.8", " JAX = 0.8 ", "jax=v0.8"])
 def test_targets_are_read_kindly(option: str) -> None:
-    assert parse(parse_targets([option])["jax"]) == (0, 8)
+    assert parse_release(parse_targets([option])["jax"]) == (0, 8)
 
 
 # versions
@@ -480,14 +480,14 @@ def test_targets_are_read_kindly(option: str) -> None:
     ],
 )
 def test_ranges(spec: str, inside: str, outside: str | None) -> None:
-    assert allows(spec, parse(inside))
-    assert outside is None or not allows(spec, parse(outside))
+    assert is_release_allowed(spec, parse_release(inside))
+    assert outside is None or not is_release_allowed(spec, parse_release(outside))
 
 
 @pytest.mark.parametrize("spec", ["0.8", "=0.8", ">=x", "~0.8", "latest", ">="])
 def test_what_is_no_range(spec: str) -> None:
     with pytest.raises(ValueError, match="is not a version clause"):
-        allows(spec, (0, 8))
+        is_release_allowed(spec, (0, 8))
 
 
 _releases = st.lists(st.integers(0, 30), min_size=1, max_size=4).map(tuple)
@@ -496,9 +496,9 @@ _releases = st.lists(st.integers(0, 30), min_size=1, max_size=4).map(tuple)
 @given(_releases, _releases)
 @settings(derandomize=True, deadline=None, max_examples=150)
 def test_ranges_agree_with_packaging(one: tuple[int, ...], two: tuple[int, ...]) -> None:
-    version, bound = show(one), show(two)
+    version, bound = format_release(one), format_release(two)
     for operator in ("==", "!=", ">=", "<=", "<", ">", *(("~=",) if len(two) > 1 else ())):
         theirs = SpecifierSet(f"{operator}{bound}").contains(version)
-        assert allows(f"{operator}{bound}", one) == theirs, (version, operator, bound)
-    assert allows(f"=={bound}.*", one) == SpecifierSet(f"=={bound}.*").contains(version)
-    assert compare(one, two) == -compare(two, one)
+        assert is_release_allowed(f"{operator}{bound}", one) == theirs, (version, operator, bound)
+    assert is_release_allowed(f"=={bound}.*", one) == SpecifierSet(f"=={bound}.*").contains(version)
+    assert compare_releases(one, two) == -compare_releases(two, one)

@@ -29,8 +29,8 @@ class Old(Rule):
     fixes = "safe"
 
     def check(self, site):
-        start, end = site.file.span(site.call.func)
-        text = site.file.text(site.call.func)
+        start, end = site.file.character_span(site.call.func)
+        text = site.file.source_text(site.call.func)
 {body}
 """
 RIGHT = """
@@ -60,12 +60,12 @@ def rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
     def make(body: str) -> None:
         (pack / "zz.py").write_text(RULE.format(proofs=str(pack / "proofs"), body=body))
         monkeypatch.delitem(__import__("sys").modules, "zz", raising=False)
-        registry.forget()
+        registry.forget_packs()
 
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     yield make  # type: ignore[misc]
     monkeypatch.undo()
-    registry.forget()
+    registry.forget_packs()
 
 
 def test_a_right_rule_passes(rule: Rules) -> None:

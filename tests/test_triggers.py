@@ -12,7 +12,7 @@ from shardlint.config.targets import Target, Targets
 from shardlint.engine.dispatch import find_sites
 from shardlint.engine.index import RuleIndex
 from shardlint.model import Program
-from shardlint.rules_api.registry import select
+from shardlint.rules_api.registry import select_rules
 from shardlint.rules_api.rule import Attributes, Finding, Harm, Imports, Keywords, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.decoding import decode_file
@@ -44,8 +44,8 @@ def test_attributes_and_keywords(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(TEXT)
     source = decode_file(path, TEXT.encode())
-    index = RuleIndex.of([Probe()])
-    assert set(index.screen.hits(TEXT.encode())) == {"buffers", "resources"}
+    index = RuleIndex.index_rules([Probe()])
+    assert set(index.make_screen.find_words(TEXT.encode())) == {"buffers", "resources"}
     words = index.words_in(["buffers", "resources"], TEXT.encode())
     targets = Targets({"jax": Target((0, 12), "")})
     program = Program(tmp_path)
@@ -95,8 +95,8 @@ def test_imports(tmp_path: Path) -> None:
     )
     path = tmp_path / "a.py"
     path.write_text(text)
-    index = RuleIndex.of([Importing()])
-    hits = index.screen.hits(text.encode())
+    index = RuleIndex.index_rules([Importing()])
+    hits = index.make_screen.find_words(text.encode())
     words = index.words_in(hits, text.encode())
     found = [
         (site.form, site.written)
@@ -128,7 +128,7 @@ _QUICK = ("functions", "comment")
 )
 def test_a_long_line_costs_its_length(line: str) -> None:
     """No rule's patterns go over the rest of the line from each place in it."""
-    screen = RuleIndex.of(select(("all",), ())).screen
+    screen = RuleIndex.index_rules(select_rules(("all",), ())).make_screen
     words = {text for asked in screen.words.values() for near in asked.values() for text in near or ()}
     texts = Texts(b"import jax\n" + LONG[line])
     assert len({text for text in words if not texts[text]}) > 100, "there are patterns, and most are not there"

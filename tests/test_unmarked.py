@@ -9,7 +9,7 @@ import pytest
 
 from shardlint.config.folders import Places
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 
 Write = Callable[..., Path]
 _FILES = {
@@ -31,7 +31,7 @@ def unmarked(write: Write, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _codes(*paths: Path) -> list[str]:
-    return [found.rule.code for one in check(paths, Options()).reports for found in one.findings]
+    return [found.rule.code for one in check_paths(paths, Options()).reports for found in one.findings]
 
 
 def test_files_of_a_named_folder_find_each_other(unmarked: Path) -> None:
@@ -43,19 +43,19 @@ def test_files_of_a_named_folder_find_each_other(unmarked: Path) -> None:
 def test_a_mark_below_a_named_folder_wins(unmarked: Path) -> None:
     (unmarked / "part" / "pyproject.toml").write_text("")
     places = Places(given=[unmarked])
-    assert places.root(str(unmarked / "part")) == str(unmarked / "part")
-    assert places.root(str(unmarked)) == str(unmarked)
+    assert places.project_root(str(unmarked / "part")) == str(unmarked / "part")
+    assert places.project_root(str(unmarked)) == str(unmarked)
 
 
 def test_a_package_belongs_to_the_folder_it_lies_in(unmarked: Path) -> None:
     (unmarked / "part" / "__init__.py").write_text("")
     part = unmarked / "part"
-    assert Places(given=[part]).root(str(part)) == str(unmarked)
-    assert Places().root(str(part)) == str(unmarked)
+    assert Places(given=[part]).project_root(str(part)) == str(unmarked)
+    assert Places().project_root(str(part)) == str(unmarked)
 
 
 def test_of_several_the_outermost(unmarked: Path) -> None:
     (unmarked / "part" / "deep").mkdir()
     deep = str(unmarked / "part" / "deep")
-    assert Places(given=[Path(deep), unmarked]).root(deep) == str(unmarked)
-    assert Places(given=[unmarked / "par"]).root(deep) == deep
+    assert Places(given=[Path(deep), unmarked]).project_root(deep) == str(unmarked)
+    assert Places(given=[unmarked / "par"]).project_root(deep) == deep

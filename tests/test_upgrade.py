@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shardlint_rules.upgrade.table import table
+from shardlint_rules.upgrade.table import read_table
 
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
-from shardlint.rewrite.fix import fix
+from shardlint.engine.run import check_paths
+from shardlint.rewrite.fix import fix_files
 from tests.programs import Warmed, since_jax_0_12
 
 Write = Callable[..., Path]
@@ -28,13 +28,13 @@ def texts(root: Path) -> dict[str, str]:
 
 def carried(root: Path) -> dict[str, str]:
     """The project after the fix: nothing of the family is left, and a second fix changes nothing."""
-    report = fix([root], OPTIONS, unsafe=True, write=True)
+    report = fix_files([root], OPTIONS, unsafe=True, write=True)
     assert not [outcome.problem for outcome in report.fixed if outcome.problem]
     after = texts(root)
-    left = [finding.rule.code for file in check([root], OPTIONS).reports for finding in file.findings]
+    left = [finding.rule.code for file in check_paths([root], OPTIONS).reports for finding in file.findings]
     assert not [code for code in left if code.startswith(FAMILY)], left
     assert not [finding for outcome in report.fixed for finding in outcome.left]
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     assert texts(root) == after, "a second fix changes it again"
     return after
 
@@ -42,9 +42,9 @@ def carried(root: Path) -> dict[str, str]:
 def kept(root: Path) -> str:
     """Return the findings in a project that is not upgraded; nothing of it changes."""
     before = texts(root)
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     assert texts(root) == before
-    report = check([root], OPTIONS)
+    report = check_paths([root], OPTIONS)
     return "\n".join(finding.help for file in report.reports for finding in file.findings)
 
 
@@ -180,7 +180,7 @@ def test_half_of_it_alone_would_raise(write: Write, warmed: Warmed) -> None:
 def test_a_part_of_it_is_not_moved_alone(write: Write, name: str) -> None:
     root = write({path: text.replace("_axis_resources", "_shardings") for path, text in TOGETHER.items()})
     before = texts(root)
-    report = fix([root / name], OPTIONS, unsafe=True, write=True)
+    report = fix_files([root / name], OPTIONS, unsafe=True, write=True)
     assert texts(root) == before
     (outcome,) = report.fixed
     assert not outcome.done
@@ -194,21 +194,21 @@ def test_a_suppressed_part_keeps_the_others(write: Write) -> None:
     )
     root = write(files)
     before = texts(root)
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     assert texts(root) == before
 
 
 def test_safe_fixes_leave_them_all(write: Write) -> None:
     root = write({"main.py": TOGETHER["main.py"], "parts.py": TOGETHER["parts.py"]})
     before = texts(root)
-    fix([root], OPTIONS, unsafe=False, write=True)
+    fix_files([root], OPTIONS, unsafe=False, write=True)
     assert texts(root) == before
 
 
 def test_a_program_on_an_older_release_is_left_alone(write: Write) -> None:
     root = write({name: text.replace("_axis_resources", "_shardings") for name, text in TOGETHER.items()})
     before = texts(root)
-    fix([root], Options(targets={**TARGETS, "jax": "0.4.30"}), unsafe=True, write=True)
+    fix_files([root], Options(targets={**TARGETS, "jax": "0.4.30"}), unsafe=True, write=True)
     assert texts(root) == before
 
 
@@ -375,7 +375,7 @@ def test_names_options_and_keywords(write: Write, warmed: Warmed) -> None:
 
 
 def test_a_replacement_that_is_enough_is_in_the_table() -> None:
-    names = table().names
+    names = read_table().names
     missing = [
         one.name for one in names.values() if one.rename_is_enough and (one.replacement or "") not in names
     ]
@@ -404,7 +404,7 @@ def test_the_first_of_contexts_and_hosts(write: Write, imports: str, call: str, 
 
         main()
         """})  # fmt: skip
-    fix([root], OPTIONS, unsafe=False, write=True)
+    fix_files([root], OPTIONS, unsafe=False, write=True)
     after = (root / "main.py").read_text()
     assert "maps" not in after and "host" not in after and "Mesh" in after
     done = warmed.run("main.py", folder=root)
@@ -435,7 +435,7 @@ BESIDE = {
 def test_what_lies_beside_it_changes_nothing(write: Write, beside: str) -> None:
     alone = carried(write(TOGETHER))
     root = write({**TOGETHER, **BESIDE[beside]})
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     after = texts(root)
     assert {name: after[name] for name in TOGETHER} == alone
 
@@ -456,7 +456,7 @@ def test_a_context_alone_goes_whatever_is_beside_it(write: Write, beside: str) -
         "parts.py": "make_mesh = None\n",
     }
     root = write(files)
-    fix([root], OPTIONS, unsafe=True, write=True)
+    fix_files([root], OPTIONS, unsafe=True, write=True)
     assert "with jax.set_mesh(mesh):" in (root / "main.py").read_text()
 
 
@@ -835,13 +835,13 @@ def test_flax_before_0_11_2_reads_only_the_old_mesh(write: Write, flax: str, mov
     root = write(files)
     older = Options(targets={**TARGETS, "flax": flax})
     before = texts(root)
-    fix([root], older, unsafe=True, write=True)
+    fix_files([root], older, unsafe=True, write=True)
     after = texts(root)
     if moves:
         assert "with jax.set_mesh(mesh):" in after["main.py"]
         return
     assert "with mesh:" in after["main.py"] and after["parts.py"] == before["parts.py"].replace("\r", "")
-    told = [finding.help for file in check([root], older).reports for finding in file.findings]
+    told = [finding.help for file in check_paths([root], older).reports for finding in file.findings]
     assert any("flax before 0.11.2" in help for help in told)
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from shardlint.config.certainty import Certainty
-from shardlint.engine.catalogue import cards, wanted
+from shardlint.engine.catalogue import may_reach_certainty, rule_cards
 from shardlint.engine.conditions import Around
 from shardlint.engine.dispatch import find_sites
 from shardlint.engine.index import RuleIndex
@@ -126,7 +126,7 @@ class _Named(_Probe):
 )
 def test_the_project_is_asked_before_the_file_is_parsed(around: Around, meets: bool) -> None:
     text = b"x.close()\n"
-    assert bool(RuleIndex.of([_Probe()]).words_in(["close"], text, around)) is meets
+    assert bool(RuleIndex.index_rules([_Probe()]).words_in(["close"], text, around)) is meets
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_the_project_is_asked_before_the_file_is_parsed(around: Around, meets: b
     ],
 )
 def test_a_common_word_is_one_of_a_library_where_it_is_read_or_imported(text: str, meets: bool) -> None:
-    index = RuleIndex.of([_Named()])
-    assert bool(index.screen.hits(Texts(text.encode()))) is meets
+    index = RuleIndex.index_rules([_Named()])
+    assert bool(index.make_screen.find_words(Texts(text.encode()))) is meets
 
 
 def test_what_a_method_is_called_on_is_evaluated_once(
@@ -158,9 +158,9 @@ def test_what_a_method_is_called_on_is_evaluated_once(
 
     monkeypatch.setattr(Evaluator, "value", noted)
     checker = Checker(Options())
-    program, targets = checker.known(path)
+    program, targets = checker.program_and_targets(path)
     facts = program.project.facts(path)
-    index = RuleIndex.of([_Probe()])
+    index = RuleIndex.index_rules([_Probe()])
     assert facts is not None
     found = list(find_sites(program, facts, index, targets, index.words_in(["close"], text.encode())))
     assert [one.form for one in found] == ["method"]
@@ -168,6 +168,6 @@ def test_what_a_method_is_called_on_is_evaluated_once(
 
 
 def test_files_of_module_level_decorators_wake_few_rules() -> None:
-    index = RuleIndex.of([card for card in cards().values() if wanted(card, Certainty.LIKELY)], Certainty.LIKELY)
-    asked = index.words_in(index.screen.hits(CLEAN.encode()), CLEAN.encode(), Around(imports=lambda one: False, is_mapped=lambda: False))
+    index = RuleIndex.index_rules([card for card in rule_cards().values() if may_reach_certainty(card, Certainty.LIKELY)], Certainty.LIKELY)
+    asked = index.words_in(index.make_screen.find_words(CLEAN.encode()), CLEAN.encode(), Around(imports=lambda one: False, is_mapped=lambda: False))
     assert not asked

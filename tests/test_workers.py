@@ -16,7 +16,7 @@ from shardlint.config.settings import BadSettings
 from shardlint.engine import workers
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome, Report
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.model import program
 from shardlint.model import project as project_module
 from shardlint.source.text import Source
@@ -46,7 +46,7 @@ PLACES = """
 @pytest.fixture
 def project(write: Write, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(workers, "_FILES", 4)
-    monkeypatch.setattr(workers, "_processors", lambda: 2)
+    monkeypatch.setattr(workers, "_count_processors", lambda: 2)
     files: dict[str, str | bytes] = {
         f"step_{index:02}.py": BAD if index % 3 else "x = 1\n" for index in range(20)
     }
@@ -62,19 +62,19 @@ def told(report: Report) -> list[tuple[str, str, int, str]]:
 
 
 def test_many_find_what_one_finds(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = check([project], Options())
+    many = check_paths([project], Options())
     monkeypatch.setattr(workers, "worth_it", lambda files: False)
-    one = check([project], Options())
+    one = check_paths([project], Options())
     assert told(many) == told(one)
     assert (many.files, many.skipped, many.failed) == (one.files, one.skipped, one.failed)
     assert len(told(one)) == 14, "13 steps, and the file that does not parse"
 
 
 def test_few_files_are_checked_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_processors", lambda: 2)
+    monkeypatch.setattr(workers, "_count_processors", lambda: 2)
     assert not workers.worth_it([Path("a.py")] * 399)
     assert workers.worth_it([Path("a.py")] * 400)
-    monkeypatch.setattr(workers, "_processors", lambda: 1)
+    monkeypatch.setattr(workers, "_count_processors", lambda: 1)
     assert not workers.worth_it([Path("a.py")] * 4000)
 
 
@@ -91,7 +91,7 @@ def test_a_killed_process_loses_nothing(project: Path, monkeypatch: pytest.Monke
         return real(checker, path, data)
 
     monkeypatch.setattr(Checker, "check_file", once_too_often)
-    report = check([project], Options())
+    report = check_paths([project], Options())
     assert checked, "this process does what the lost one had to do"
     assert report.files == 22
     assert len(told(report)) == 14
@@ -102,7 +102,7 @@ def test_settings_that_cannot_be_read_end_the_run(project: Path) -> None:
     (project / "inner" / "a.py").write_text("import jax\n")
     (project / "inner" / "shardlint.toml").write_text("select = 5\n")
     with pytest.raises(BadSettings, match="select"):
-        check([project], Options())
+        check_paths([project], Options())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -112,10 +112,10 @@ def test_the_others_end_with_the_process_that_gives_out_the_work(tmp_path: Path,
         import os, sys, time
         from pathlib import Path
         from shardlint.engine import workers
-        from shardlint.engine.run import check
+        from shardlint.engine.run import check_paths
         from shardlint.engine.one_file import Checker
         from shardlint.engine.results import Options
-        workers._FILES, workers._processors = 4, lambda: 2
+        workers._FILES, workers._count_processors = 4, lambda: 2
         here, real = os.getpid(), Checker.check_file
         def check_file(*given):
             if os.getpid() != here:
@@ -123,7 +123,7 @@ def test_the_others_end_with_the_process_that_gives_out_the_work(tmp_path: Path,
                 time.sleep(300)
             return real(*given)
         Checker.check_file = check_file
-        check([Path(sys.argv[1])], Options())
+        check_paths([Path(sys.argv[1])], Options())
         """
     for index in range(8):
         (tmp_path / f"{index}.py").write_text("x = 1\n")
@@ -148,11 +148,11 @@ def test_where_no_process_can_be_started_the_work_is_done_here(project: Path, li
         import resource, sys
         from pathlib import Path
         from shardlint.engine import workers
-        from shardlint.engine.run import check
+        from shardlint.engine.run import check_paths
         from shardlint.engine.results import Options
-        workers._FILES, workers._processors = 4, lambda: 8
+        workers._FILES, workers._count_processors = 4, lambda: 8
         resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}))
-        print(check([Path(sys.argv[1])], Options()).findings)
+        print(check_paths([Path(sys.argv[1])], Options()).finding_count)
         """
     done = subprocess.run([sys.executable, "-c", code, project], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("14\n", "")
@@ -170,7 +170,7 @@ def test_a_process_that_cannot_be_forked_is_done_without(
         return children[0]
 
     monkeypatch.setattr(os, "fork", fork)
-    assert len(told(check([project], Options()))) == 14
+    assert len(told(check_paths([project], Options()))) == 14
     assert not multiprocessing.active_children(), "the one that was begun is ended"
 
 
@@ -191,7 +191,7 @@ def test_what_all_need_is_parsed_once(
 ) -> None:
     log = tmp_path_factory.mktemp("log") / "parsed"
     _parsed(monkeypatch, log)
-    assert len(told(check([project], Options()))) == 14
+    assert len(told(check_paths([project], Options()))) == 14
     assert log.read_text().splitlines().count("places.py") == 1
 
 
@@ -207,5 +207,5 @@ def test_a_project_around_another_is_parsed_once(
     _parsed(monkeypatch, log)
     monkeypatch.setattr(workers, "worth_it", lambda files: False)
     monkeypatch.setattr(program, "_KEPT_BESIDE", 0)
-    assert len(told(check([project], Options()))) == 14
+    assert len(told(check_paths([project], Options()))) == 14
     assert log.read_text().splitlines().count("places.py") == 1

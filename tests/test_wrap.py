@@ -10,7 +10,7 @@ import pytest
 
 from shardlint.engine.results import Options
 from shardlint.rewrite.edits import Layer, back_through, forward_through
-from shardlint.rewrite.fix import fix
+from shardlint.rewrite.fix import fix_files
 from shardlint.rewrite.line_length import configured_length
 from shardlint.rewrite.wrap import line_length, wrap_lines
 from shardlint.rules_api.rule import Edit
@@ -22,12 +22,12 @@ LONG = "named(mesh, spec('data')), " * 4
 
 def rewritten(before: str, old: str, new: str, length: int = 88) -> str:
     start = before.index(old)
-    layer = Layer.of([Edit(start, start + len(old), new)])
-    text = layer.made(before)
+    layer = Layer.sort_edits([Edit(start, start + len(old), new)])
+    text = layer.apply_edits(before)
     breaks = wrap_lines(Source(Path("x.py"), before), layer, text, length)
     after = text
     for one in breaks:
-        after = one.made(after)
+        after = one.apply_edits(after)
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(after))
     assert back_through([layer, *breaks], forward_through([layer, *breaks], start)) == start
     return after
@@ -145,7 +145,7 @@ if __name__ == "__main__":
     matmul(np.ones((8, 8)), np.ones((8, 8)))
 """
     root = write({"x.py": before})
-    fix([root], Options(targets={"jax": "0.12.0"}), unsafe=True, write=True)
+    fix_files([root], Options(targets={"jax": "0.12.0"}), unsafe=True, write=True)
     after = (root / "x.py").read_text()
     assert "NamedSharding, PartitionSpec as P" in after
     assert 'NamedSharding(mesh, P(None, "model"))' in after

@@ -9,31 +9,31 @@ from pathlib import Path
 from shardlint.config.folders import Places
 from shardlint.engine.adoption.baseline import save_entries
 from shardlint.engine.adoption.known import (
-    all_rules,
     are_baselines_different,
+    checks_all_rules,
     compare_with_baseline,
-    projects,
+    projects_with_baselines,
 )
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from shardlint.output.phrases import format_count
 from shardlint.output.text import skipped_files
 
 
-def record(paths: Sequence[Path], options: Options, add: bool, cached: bool) -> tuple[list[str], int, bool]:
+def record_baselines(paths: Sequence[Path], options: Options, add: bool, cached: bool) -> tuple[list[str], int, bool]:
     """Make or bring up to date the baselines of the projects that paths are in.
 
     Returns lines for people, how many findings are in no baseline, and whether something could not be checked.
     """
 
-    report = check(paths, options, cached=cached)
+    report = check_paths(paths, options, cached=cached)
     places = Places(config=options.config, given=paths)
     found = choose_files(paths, options, places)
     lines = list(skipped_files(report))
     new = 0
-    for project in projects(report, found, options, places).values():
-        matched = compare_with_baseline(project, report, all_rules(options))
+    for project in projects_with_baselines(report, found, options, places).values():
+        matched = compare_with_baseline(project, report, checks_all_rules(options))
         first = project.entries is None
         taken = matched.added if first or add else []
         entries = [*matched.kept, *taken]
@@ -56,4 +56,4 @@ def record(paths: Sequence[Path], options: Options, add: bool, cached: bool) -> 
             lines.append(
                 f"{format_count(left, 'finding')} not in it; `shardlint check` shows them, --add adds them."
             )
-    return lines, new, report.undone
+    return lines, new, report.is_incomplete

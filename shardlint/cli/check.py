@@ -96,15 +96,15 @@ def check(
     failed, or there was nothing to check.
     """
     from shardlint.engine.progress import meter
-    from shardlint.engine.run import check as run
-    from shardlint.output.outputs import FOR_PEOPLE, outputs, write
+    from shardlint.engine.run import check_paths as run
+    from shardlint.output.outputs import FOR_PEOPLE, parse_outputs, write_report
     from shardlint.source.timing import clock, timed
 
-    asked_for = outputs(formats, output_file)
+    asked_for = parse_outputs(formats, output_file)
     if statistics and not any(output.format in FOR_PEOPLE for output in asked_for):
         raise click.UsageError(f"--statistics works only with the formats {', '.join(FOR_PEOPLE)}")
     if profile:
-        clock.start()
+        clock.start_clock()
     options = options_of(kwargs)
     stdin = standard_input(paths, stdin_filename)
     if stdin is not None:
@@ -113,7 +113,7 @@ def check(
     if reason is not None:
         _check_reason(reason)
     since = _parse_diff_base(diff_base)
-    meter.start()
+    meter.start_meter()
     try:
         report = run(
             _files_to_check(paths, since) if since is not None else paths or (Path(),),
@@ -125,15 +125,15 @@ def check(
             since=since,
         )
     finally:
-        meter.stop()
+        meter.stop_meter()
     problems = _write_suppressions(report, options, reason) if reason is not None else 0
     with timed("reporting"):
-        write(report, asked_for, named_alone(kwargs["select"]), statistics, colour)
+        write_report(report, asked_for, named_alone(kwargs["select"]), statistics, colour)
     if profile:
-        for line in clock.table():
+        for line in clock.format_table():
             click.echo(line, err=True)
-    undone = report.undone and not (since is not None and _nothing_changed(report))
-    sys.exit(FAILED if undone or problems else 1 if report.findings and not exit_zero else 0)
+    undone = report.is_incomplete and not (since is not None and _nothing_changed(report))
+    sys.exit(FAILED if undone or problems else 1 if report.finding_count and not exit_zero else 0)
 
 
 def _parse_diff_base(said: str | None) -> str | None:
@@ -149,7 +149,7 @@ def _parse_diff_base(said: str | None) -> str | None:
 def _files_to_check(paths: Sequence[Path], since: str) -> list[Path]:
     """The files to check: those named, and in folders those that changed."""
     from shardlint.config.folders import shown_folder
-    from shardlint.engine.changes.before import changed
+    from shardlint.engine.changes.before import changed_files
     from shardlint.source.other import other_kind
 
     found: list[Path] = []
@@ -157,7 +157,7 @@ def _files_to_check(paths: Sequence[Path], since: str) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        for file in changed(since, path):
+        for file in changed_files(since, path):
             if file.suffix in (".py", ".pyi", ".ipynb") and other_kind(str(file)) is None:
                 found.append(Path(shown_folder(str(file.parent)), file.name))
     return found
@@ -175,12 +175,12 @@ def _check_reason(reason: str) -> None:
 def _write_suppressions(report: Report, options: Options, reason: str) -> int:
     """Write the comments; how many files could not be changed."""
     from shardlint.output.phrases import format_count
-    from shardlint.output.printable import printable
+    from shardlint.output.printable import make_printable
     from shardlint.rewrite.silence import silence_findings
 
     done = silence_findings(report, options, reason.strip())
     for path, problem in done.problems:
-        click.echo(printable(f"{path}: not suppressed: {problem}"), err=True)
+        click.echo(make_printable(f"{path}: not suppressed: {problem}"), err=True)
     click.echo(
         f"Suppressed {format_count(done.findings, 'finding')} in {format_count(done.files, 'file')}; `shardlint check` "
         "reports comments that are no longer needed.",
@@ -203,15 +203,15 @@ def baseline(paths: tuple[Path, ...], add: bool, no_cache: bool, **kwargs: Any) 
     Exit code: 0 the baseline contains all findings, 1 there are new ones and --add is missing, 2 not everything was
     checked.
     """
-    from shardlint.cli.baseline import record
+    from shardlint.cli.baseline import record_baselines
     from shardlint.engine.progress import meter
-    from shardlint.output.printable import printable
+    from shardlint.output.printable import make_printable
 
-    meter.start()
+    meter.start_meter()
     try:
-        lines, new, undone = record(paths or (Path(),), options_of(kwargs), add, not no_cache)
+        lines, new, undone = record_baselines(paths or (Path(),), options_of(kwargs), add, not no_cache)
     finally:
-        meter.stop()
+        meter.stop_meter()
     for line in lines:
-        click.echo(printable(line))
+        click.echo(make_printable(line))
     sys.exit(FAILED if undone else 1 if new else 0)

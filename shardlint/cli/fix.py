@@ -22,11 +22,11 @@ from shardlint.cli.options import (
 )
 from shardlint.output import by_project
 from shardlint.output.phrases import format_count
-from shardlint.output.printable import printable
-from shardlint.output.text import frames
+from shardlint.output.printable import make_printable
+from shardlint.output.text import render_frames
 from shardlint.rewrite.asking import Asking
-from shardlint.rewrite.fix import FixReport, Gate, diff, fix_text, patch
-from shardlint.rewrite.fix import fix as run
+from shardlint.rewrite.fix import FixReport, Gate, binary_patch, fix_text, unified_diff
+from shardlint.rewrite.fix import fix_files as run
 from shardlint.rules_api.rule import Finding
 from shardlint.source.streams import is_terminal
 
@@ -79,34 +79,34 @@ def fix(
     gates: list[Gate] = []
     with contextlib.ExitStack() as stack:
         if interactive:
-            asking = Asking(click.echo, _ask)
-            stack.enter_context(asking.kept())
+            asking = Asking(click.echo, _ask_terminal)
+            stack.enter_context(asking.keep_answers())
             gates.append(asking)
         if verify:
             gates.append(stack.enter_context(_fixture_gate(python)))
         report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, not show_diff, gates, known=True)
     for outcome in report.fixed:
         if outcome.problem:
-            click.echo(printable(f"{outcome.path}: {outcome.problem}"), err=True)
+            click.echo(make_printable(f"{outcome.path}: {outcome.problem}"), err=True)
         elif show_diff:
             # What goes to `patch` must be as it is in the file; what goes to a terminal must not steer it.
             if is_terminal(sys.stdout):
-                for line in diff(outcome):
-                    click.echo(printable(line.expandtabs(4)))
+                for line in unified_diff(outcome):
+                    click.echo(make_printable(line.expandtabs(4)))
             else:
-                click.echo(b"".join(patch(outcome)), nl=False)
-        elif outcome.changed:
-            click.echo(printable(f"{outcome.path}: fixed {', '.join(_count_codes(outcome.done))}"))
+                click.echo(b"".join(binary_patch(outcome)), nl=False)
+        elif outcome.is_changed:
+            click.echo(make_printable(f"{outcome.path}: fixed {', '.join(_count_codes(outcome.done))}"))
     for path, reason in report.skipped:
-        click.echo(printable(f"{path}: not fixed: {reason}"), err=True)
+        click.echo(make_printable(f"{path}: not fixed: {reason}"), err=True)
     for path, fault in report.faults:
-        click.echo(printable(f"{path}: not complete: {fault.reason}"), err=True)
+        click.echo(make_printable(f"{path}: not complete: {fault.reason}"), err=True)
     for path in report.missing:
-        click.echo(printable(f"{path}: no such file or directory"), err=True)
+        click.echo(make_printable(f"{path}: no such file or directory"), err=True)
     if not report.files and not report.skipped:
-        click.echo(f"Nothing to fix: {report.nothing}.", err=True)
-    fixed, left = _said_left(report, show_diff, unsafe_fixes, named_alone(kwargs["select"]))
-    broken = report.undone or any(outcome.problem for outcome in report.fixed)
+        click.echo(f"Nothing to fix: {report.reason_for_no_files}.", err=True)
+    fixed, left = _print_remaining(report, show_diff, unsafe_fixes, named_alone(kwargs["select"]))
+    broken = report.is_incomplete or any(outcome.problem for outcome in report.fixed)
     sys.exit(FAILED if broken else 1 if left or (show_diff and fixed) else 0)
 
 
@@ -115,15 +115,15 @@ def _fix_text(name: Path, data: bytes, options: Options, unsafe: bool, show_diff
     report = fix_text(name, data, options, unsafe)
     done = report.fixed[0] if report.fixed else None
     if show_diff:
-        click.echo(b"".join(patch(done)) if done is not None else b"", nl=False)
+        click.echo(b"".join(binary_patch(done)) if done is not None else b"", nl=False)
     else:
-        click.echo(done.after.encode() if done is not None and done.changed else data, nl=False)
+        click.echo(done.after.encode_file() if done is not None and done.is_changed else data, nl=False)
     for path, reason in report.skipped:
-        click.echo(printable(f"{path}: not fixed: {reason}"), err=True)
+        click.echo(make_printable(f"{path}: not fixed: {reason}"), err=True)
     for path, fault in report.faults:
-        click.echo(printable(f"{path}: not complete: {fault.reason}"), err=True)
-    fixed, left = _said_left(report, True, unsafe, frozenset(), verb="would fix" if show_diff else "fixed")
-    sys.exit(FAILED if report.undone else 1 if left or (show_diff and fixed) else 0)
+        click.echo(make_printable(f"{path}: not complete: {fault.reason}"), err=True)
+    fixed, left = _print_remaining(report, True, unsafe, frozenset(), verb="would fix" if show_diff else "fixed")
+    sys.exit(FAILED if report.is_incomplete else 1 if left or (show_diff and fixed) else 0)
 
 
 @contextlib.contextmanager
@@ -136,10 +136,10 @@ def _fixture_gate(python: Path | None) -> Iterator[Gate]:
         with Proving(lambda line: click.echo(line, err=True), str(python) if python else None) as proving:
             yield proving
     except CannotRun as error:
-        raise click.ClickException(f"--verify: {printable(str(error))}") from error
+        raise click.ClickException(f"--verify: {make_printable(str(error))}") from error
 
 
-def _ask(question: str) -> str | None:
+def _ask_terminal(question: str) -> str | None:
     """An answer from the terminal, or a line of what is given instead; None at its end."""
     click.echo(question, nl=False)
     said = sys.stdin.readline() if sys.stdin is not None else ""
@@ -148,25 +148,25 @@ def _ask(question: str) -> str | None:
     return said or None
 
 
-def _said_left(
+def _print_remaining(
     report: FixReport, show_diff: bool, unsafe: bool, asked: frozenset[str], verb: str = ""
 ) -> tuple[int, int]:
     """Print what is left, as `check` does, and the last line; how many findings were fixed, and are left."""
 
-    def waits(finding: Finding) -> bool:
+    def is_waiting(finding: Finding) -> bool:
         return finding.fix is not None and finding.fix.safety == "unsafe" and not unsafe
 
-    def note(finding: Finding) -> str:
-        return "`shardlint fix --unsafe-fixes` fixes it." if waits(finding) else ""
+    def note_for(finding: Finding) -> str:
+        return "`shardlint fix --unsafe-fixes` fixes it." if is_waiting(finding) else ""
 
     outcomes = [outcome for outcome in report.fixed if not outcome.problem]
-    every = [outcome.report(written=not show_diff) for outcome in outcomes]
+    every = [outcome.remaining_report(written=not show_diff) for outcome in outcomes]
     reports, many, rest = by_project.separate_groups(every, report.root, asked)
-    parts = [part for file in reports for part in frames(file, note)]
+    parts = [part for file in reports for part in render_frames(file, note_for)]
     for part in (*parts, *by_project.group_frames(many, obstacles=True), *by_project.list_groups(rest)):
         click.echo(part, err=show_diff)
     fixed, left = (sum(len(getattr(outcome, kind)) for outcome in outcomes) for kind in ("done", "left"))
-    more = sum(waits(finding) for outcome in outcomes for finding in outcome.left)
+    more = sum(is_waiting(finding) for outcome in outcomes for finding in outcome.left)
     hint = f" `shardlint fix --unsafe-fixes` fixes {more if more < left else 'them'}." if more else ""
     verb = verb or ("would fix" if show_diff else "fixed")
     known = f" In the baseline: {report.known}." if report.known else ""

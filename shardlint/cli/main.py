@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from shardlint import __version__
-from shardlint.cli.options import FAILED, split, told
+from shardlint.cli.options import FAILED, parse_list_option, split_entries
 from shardlint.config.meant import did_you_mean
 
 # A sum of a thousand terms is a thousand deep; Python frames are on the heap, so this costs nothing until used.
@@ -63,17 +63,17 @@ def cli() -> None:
 @click.argument("code")
 def rule(code: str) -> None:
     """Print a rule's page."""
-    from shardlint.rules_api.pages import page
-    from shardlint.rules_api.registry import matching, rules
+    from shardlint.rules_api.pages import render_page
+    from shardlint.rules_api.registry import codes_matching, import_rules
 
-    codes = set(matching([code]))
-    click.echo("\n\n".join(page(found) for found in rules() if found.code in codes))
+    codes = set(codes_matching([code]))
+    click.echo("\n\n".join(render_page(found) for found in import_rules() if found.code in codes))
 
 
 @cli.command()
 def rules() -> None:
     """List all rules."""
-    from shardlint.rules_api.registry import rules as every
+    from shardlint.rules_api.registry import import_rules as every
 
     for found in every():
         state = "" if found.default else "  (off by default)"
@@ -84,18 +84,18 @@ def rules() -> None:
 
 @cli.command()
 @click.argument("path", default=".", type=click.Path(path_type=Path, exists=True))
-@click.option("--target", multiple=True, metavar="PKG=VERSION", callback=told)
+@click.option("--target", multiple=True, metavar="PKG=VERSION", callback=parse_list_option)
 def targets(path: Path, target: tuple[str, ...]) -> None:
     """Show the releases that a project is checked for, and their sources."""
     from shardlint.config.targets import parse_targets
-    from shardlint.config.versions import show
+    from shardlint.config.versions import format_release
     from shardlint.engine.one_file import Checker
     from shardlint.engine.results import Options
-    from shardlint.output.printable import printable
+    from shardlint.output.printable import make_printable
 
-    found = Checker(Options(targets=parse_targets(split(target)))).targets(path.resolve())
+    found = Checker(Options(targets=parse_targets(split_entries(target)))).targets_for(path.resolve())
     for package, where in found.found.items():
-        click.echo(printable(f"{package:9} {show(where.release):10} {where.source}"))
+        click.echo(make_printable(f"{package:9} {format_release(where.release):10} {where.source}"))
 
 
 @cli.command()
@@ -108,7 +108,7 @@ def explain(place: str) -> None:
     """
     from shardlint.engine.explain import explain_place as run
     from shardlint.engine.explain_file import explain_file
-    from shardlint.output.printable import printable
+    from shardlint.output.printable import make_printable
     from shardlint.source.text import Unreadable
     from shardlint.syntax import NotParsed
 
@@ -116,7 +116,7 @@ def explain(place: str) -> None:
     if os.path.isfile(place):  # noqa: PTH113 - it takes any text, a path raises for some
         try:
             for text in explain_file(Path(place)):
-                click.echo(printable(text))
+                click.echo(make_printable(text))
         except (Unreadable, NotParsed) as error:
             _print_error(f"{place}: {error}")
         return
@@ -126,7 +126,7 @@ def explain(place: str) -> None:
     path, cell = (in_cell[1], int(in_cell[2])) if in_cell is not None else (path, None)
     try:
         for text in run(Path(path), int(line), cell):
-            click.echo(printable(text))
+            click.echo(make_printable(text))
     except (Unreadable, NotParsed, LookupError) as error:
         _print_error(f"{path}: {error}")
 
@@ -158,8 +158,8 @@ def _exit_now(code: list[int]) -> None:
 
 def main() -> None:
     """Run the command line: errors of the run itself are one line and exit code 2."""
-    # A run makes millions of nodes and throws whole trees away at known points (Program.trim, which collects them):
-    # looking for garbage in between is half of its time.
+    # A run makes millions of nodes and throws whole trees away at known points (Program.trim_memory, which collects
+    # them): looking for garbage in between is half of its time.
     gc.disable()
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _NESTING))
     for stream in (sys.stdout, sys.stderr):
@@ -181,7 +181,7 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(FAILED)
     except Exception as error:
-        if _cannot_be_done_as_asked(error):
+        if _is_usage_error(error):
             _print_error(str(error))
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _print_error(f"{error.strerror}: {error.filename or 'the output is incomplete'}")
@@ -191,7 +191,7 @@ def main() -> None:
         _print_error("shardlint failed; please report the lines above")
 
 
-def _cannot_be_done_as_asked(error: Exception) -> bool:
+def _is_usage_error(error: Exception) -> bool:
     # Loaded only now: most runs need neither the registry nor a settings file.
     from shardlint.config.settings import BadSettings
     from shardlint.config.targets import BadTarget
@@ -204,9 +204,9 @@ def _cannot_be_done_as_asked(error: Exception) -> bool:
 
 
 def _print_error(message: str) -> None:
-    from shardlint.output.printable import printable
+    from shardlint.output.printable import make_printable
     from shardlint.source.streams import ignoring_write_errors
 
     with ignoring_write_errors():
-        click.echo(f"shardlint: {printable(message)}", err=True)
+        click.echo(f"shardlint: {make_printable(message)}", err=True)
     sys.exit(FAILED)

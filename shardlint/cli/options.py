@@ -62,7 +62,7 @@ def standard_input(paths: tuple[Path, ...], name: Path | None) -> tuple[Path, by
     return name or Path("stdin.py"), data
 
 
-def told(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+def parse_list_option(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """A list with commas between. One that says nothing, as of a variable that is not set, would choose everything."""
     for value in values:
         if not value.replace(",", "").strip():
@@ -73,13 +73,13 @@ def told(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) ->
 def shared_options(command: Any) -> Any:
     """Options that choose rules and releases."""
     said = "Release that the code runs on, as in jax=0.12."
-    option = click.option("--target", multiple=True, metavar="PKG=VERSION", callback=told, help=said)
-    return of_rules(option(command))
+    option = click.option("--target", multiple=True, metavar="PKG=VERSION", callback=parse_list_option, help=said)
+    return add_rule_options(option(command))
 
 
-def of_rules(command: Any) -> Any:
+def add_rule_options(command: Any) -> Any:
     """Options that choose rules, and files to leave out."""
-    many: dict[str, Any] = {"multiple": True, "metavar": "RULES", "callback": told}
+    many: dict[str, Any] = {"multiple": True, "metavar": "RULES", "callback": parse_list_option}
     for option in (
         click.option(
             "--config",
@@ -105,7 +105,7 @@ def of_rules(command: Any) -> Any:
     return command
 
 
-def split(values: tuple[str, ...]) -> tuple[str, ...]:
+def split_entries(values: tuple[str, ...]) -> tuple[str, ...]:
     """The entries of lists with commas between."""
     return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
@@ -127,15 +127,15 @@ def options_of(kwargs: dict[str, Any]) -> Options:
     if kwargs["target"]:
         from shardlint.config.targets import parse_targets
 
-        targets = parse_targets(split(kwargs["target"]))
+        targets = parse_targets(split_entries(kwargs["target"]))
     return Options(
-        select=split(kwargs["select"]),
-        ignore=split(kwargs["ignore"]),
-        harm=split(kwargs["harm"]),
+        select=split_entries(kwargs["select"]),
+        ignore=split_entries(kwargs["ignore"]),
+        harm=split_entries(kwargs["harm"]),
         certainty=_parse_certainty(kwargs["certainty"], kwargs["pedantic"]),
         targets=targets,
         exclude=tuple(kwargs["exclude"]),
-        extend_select=split(kwargs["extend_select"]),
+        extend_select=split_entries(kwargs["extend_select"]),
         config=kwargs["config"],
     )
 
@@ -144,7 +144,7 @@ def named_alone(select: tuple[str, ...]) -> frozenset[str]:
     """The rules that are asked for one by one."""
     if not select:
         return frozenset()
-    from shardlint.rules_api.registry import matching
+    from shardlint.rules_api.registry import codes_matching
 
-    found = [list(matching([selector])) for selector in split(select)]
+    found = [list(codes_matching([selector])) for selector in split_entries(select)]
     return frozenset(codes[0] for codes in found if len(codes) == 1)

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import click
 
-from shardlint.output.printable import printable, printable_lines
+from shardlint.output.printable import make_printable, printable_lines
 from shardlint.run import launch
-from shardlint.run.dumps import collect
-from shardlint.run.examine import examine, limit_of
+from shardlint.run.dumps import collect_dumps
+from shardlint.run.examine import examine_run, least_reported_bytes
 from shardlint.run.findings import Facts
-from shardlint.run.observed.events import read as read_events
-from shardlint.run.pythons import without_jax
-from shardlint.run.raised.told import Told, told
+from shardlint.run.observed.events import load_events as read_events
+from shardlint.run.pythons import explain_missing_jax
+from shardlint.run.raised.told import Told, explain_recorded
 from shardlint.run.report import Report, json_report, text_report
-from shardlint.run.several import several
+from shardlint.run.several import run_several
 from shardlint.source.streams import is_coloured
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.here import working_directory
-from shardlint.verify.options import read, time_limit
+from shardlint.verify.options import make_parsing_callback, time_limit
 from shardlint.verify.progress import tell_progress
 
 _DEFAULT = 8
@@ -55,16 +55,20 @@ def _check_report_paths(
 )
 @click.option(
     "--large",
-    callback=read(parse_bytes),
+    callback=make_parsing_callback(parse_bytes),
     metavar="SIZE",
     help="Smallest array to report. Default: a 64th of the program's largest, 1 MiB at most.",
 )
 @click.option(
-    "--timeout", type=float, callback=read(time_limit), metavar="SECONDS", help="Time limit for the program."
+    "--timeout",
+    type=float,
+    callback=make_parsing_callback(time_limit),
+    metavar="SECONDS",
+    help="Time limit for the program.",
 )
 @click.option(
     "--memory",
-    callback=read(parse_bytes),
+    callback=make_parsing_callback(parse_bytes),
     metavar="SIZE",
     help="Memory limit for each process, as in 16GiB.",
 )
@@ -108,16 +112,16 @@ def run(
             if not path.parent.is_dir():
                 raise CannotRun(f"--report {path}: the folder {path.parent} does not exist")
         root = working_directory()  # now, for the program may remove it
-        with launch.dump_folder(keep_dumps) as folder, launch.scratch() as raised:
+        with launch.dump_folder(keep_dumps) as folder, launch.scratch_folder() as raised:
             given = dict(os.environ)
             limits = devices, large, timeout, memory
             ended, facts, explained, large = (
                 _run_program_once(words, given, folder, raised, *limits)
                 if processes is None
-                else several(words, given, folder, processes, *limits)
+                else run_several(words, given, folder, processes, *limits)
             )
-        facts.notes += launch.remarks(given)
-        if ended.code and not facts.compiled and (note := without_jax(words, root)):
+        facts.notes += launch.environment_remarks(given)
+        if ended.code and not facts.compiled and (note := explain_missing_jax(words, root)):
             facts.notes.append(note)
     except CannotRun as error:
         tell_progress(f"shardlint run: {printable_lines(str(error))}")
@@ -133,14 +137,14 @@ def _run_program_once(
     words: list[str], given: dict[str, str], folder: Path, raised: Path, devices: int | None, large: int | None,
     timeout: float | None, memory: int | None,
 ) -> tuple[launch.Ended, Facts, list[Told], int]:  # fmt: skip
-    env = launch.environment(folder, devices or _DEFAULT, devices is not None, given)
+    env = launch.run_environment(folder, devices or _DEFAULT, devices is not None, given)
     env["SHARDLINT_RUN_RAISED"] = str(raised)
-    ended = launch.run(words, env, folder, timeout, memory, devices or _DEFAULT)
-    explained = told(raised, ended.code == 0)
-    compiled, problems = collect(folder)
+    ended = launch.run_program(words, env, folder, timeout, memory, devices or _DEFAULT)
+    explained = explain_recorded(raised, ended.code == 0)
+    compiled, problems = collect_dumps(folder)
     events = read_events(folder)
-    large = limit_of(compiled, events) if large is None else large
-    facts = examine(compiled, large, events)
+    large = least_reported_bytes(compiled, events) if large is None else large
+    facts = examine_run(compiled, large, events)
     facts.notes += problems
     return ended, facts, explained, large
 
@@ -157,6 +161,6 @@ def _write_report(path: Path, report: Report) -> bool:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        tell_progress(printable(f"shardlint run: --report {path}: {error.strerror or error}"))
+        tell_progress(make_printable(f"shardlint run: --report {path}: {error.strerror or error}"))
         return False
     return True

@@ -9,11 +9,18 @@ from typing import Any
 
 import click
 
-from shardlint.cli.options import FAILED, PATHS, of_rules, options_of, split, told
-from shardlint.cli.upgrade_report import upgraded
+from shardlint.cli.options import (
+    FAILED,
+    PATHS,
+    add_rule_options,
+    options_of,
+    parse_list_option,
+    split_entries,
+)
+from shardlint.cli.upgrade_report import render_upgrade_report
 from shardlint.config.targets import parse_targets
 from shardlint.output.printable import printable_lines
-from shardlint.rewrite.fix import fix
+from shardlint.rewrite.fix import fix_files
 
 
 @click.command()
@@ -23,10 +30,10 @@ from shardlint.rewrite.fix import fix
     multiple=True,
     required=True,
     metavar="PKG=VERSION",
-    callback=told,
+    callback=parse_list_option,
     help="Release that the code will run on, as in jax=0.12; repeatable.",
 )
-@of_rules
+@add_rule_options
 @click.option(
     "--diff", "show_diff", is_flag=True, help="Report the changes with their diffs, and write nothing."
 )
@@ -38,11 +45,11 @@ def upgrade(paths: tuple[Path, ...], to: tuple[str, ...], show_diff: bool, **kwa
 
     Exit code: 0 nothing is left to do, 1 something is (with --diff: or files would change), 2 the run failed.
     """
-    targets = parse_targets(split(to))
+    targets = parse_targets(split_entries(to))
     options = replace(options_of({**kwargs, "target": ()}), targets=targets)
-    report = fix(paths or (Path(),), options, unsafe=True, write=not show_diff)
-    for block in upgraded(report, targets, written=not show_diff):
+    report = fix_files(paths or (Path(),), options, unsafe=True, write=not show_diff)
+    for block in render_upgrade_report(report, targets, written=not show_diff):
         click.echo(printable_lines(block) + "\n")
-    broken = report.undone or any(outcome.problem for outcome in report.fixed)
-    left = any(outcome.left or (show_diff and outcome.changed) for outcome in report.fixed)
+    broken = report.is_incomplete or any(outcome.problem for outcome in report.fixed)
+    left = any(outcome.left or (show_diff and outcome.is_changed) for outcome in report.fixed)
     sys.exit(FAILED if broken else 1 if left else 0)

@@ -9,11 +9,11 @@ from pathlib import Path
 from shardlint import __version__
 from shardlint.config.folders import shown_folder
 from shardlint.config.pins import read_pins
-from shardlint.config.versions import allows, parse, show
+from shardlint.config.versions import format_release, is_release_allowed, parse_release
 from shardlint.output import by_project
 from shardlint.output.phrases import format_count
-from shardlint.output.printable import as_sentence, printable
-from shardlint.rewrite.fix import FixedFile, FixReport, diff
+from shardlint.output.printable import as_sentence, make_printable
+from shardlint.rewrite.fix import FixedFile, FixReport, unified_diff
 from shardlint.rules_api.rule import NO_FIX, TOGETHER, Finding
 from shardlint.source.text import Source
 
@@ -25,7 +25,7 @@ _PLACE = re.compile(r"\A(?:line \d+(?: of cell \d+)?|[^:`]+:(?:cell \d+:)?\d+): 
 _MARKS = re.compile(r"([\\*<>\[\]|#~]|\b_|_\b)")
 
 
-def upgraded(report: FixReport, targets: Mapping[str, str], written: bool) -> Iterator[str]:
+def render_upgrade_report(report: FixReport, targets: Mapping[str, str], written: bool) -> Iterator[str]:
     """The report, block by block. What was not `written` comes with its diffs."""
     said = ", ".join(f"{package} {version}" for package, version in targets.items())
     files = [file for file in report.fixed if file.done or file.left or file.problem]
@@ -41,7 +41,7 @@ def upgraded(report: FixReport, targets: Mapping[str, str], written: bool) -> It
             yield from _file_lines(file, written, groups)
     for group in groups:
         yield f"### {_kept_title(group)}\n"
-        yield "\n".join([*(f"- {_markdown_prose(one)}" for one in group.obstacles), ""])
+        yield "\n".join([*(f"- {_markdown_prose(one)}" for one in group.fix_obstacles), ""])
         asked = dict.fromkeys(_joint_move_advice(one, group) for file in files for one in file.left)
         yield "\n".join(
             [
@@ -59,13 +59,13 @@ def _summary_lines(
 ) -> Iterator[str]:
     done = [finding for file in files if not file.problem for finding in file.done]
     left = sum(len(file.left) for file in files)
-    changed = sum(file.changed and not file.problem for file in files)
+    changed = sum(file.is_changed and not file.problem for file in files)
     unsafe = sum(finding.fix is not None and finding.fix.safety == "unsafe" for finding in done)
     command = " ".join(f"--to {package}={version}" for package, version in targets.items())
     verb = "Fixed" if written else "Would fix"
     text = f"`shardlint upgrade {command}` (shardlint {__version__}), {format_count(report.files, 'file')} read. "
     if not report.files and not report.skipped:
-        text += f"Nothing to upgrade: {report.nothing}."
+        text += f"Nothing to upgrade: {report.reason_for_no_files}."
     elif not done and not left:
         text += "Nothing to do."
     else:
@@ -85,9 +85,9 @@ def _pin_lines(report: FixReport, targets: Mapping[str, str]) -> Iterator[str]:
         for package, version in targets.items():
             release, file = pins.exact.get(package, (None, ""))
             spec, other = pins.ranges.get(package, ("", ""))
-            if release is not None and not allows(f"=={version}.*", release):
-                lines.append(f"- [ ] {_markdown_code(file)}{where} pins {package} {show(release)}")
-            elif release is None and spec and not allows(spec, parse(version)):
+            if release is not None and not is_release_allowed(f"=={version}.*", release):
+                lines.append(f"- [ ] {_markdown_code(file)}{where} pins {package} {format_release(release)}")
+            elif release is None and spec and not is_release_allowed(spec, parse_release(version)):
                 lines.append(
                     f"- [ ] {_markdown_code(other)}{where} requires {package} {_markdown_code(spec)}"
                 )
@@ -108,8 +108,8 @@ def _file_lines(file: FixedFile, written: bool, groups: Sequence[by_project.Grou
     lines = [f"- {_format_places(places)}: {what}" for what, places in done.items()]
     lines += [f"- [ ] {_format_places(places)}: {what}" for what, places in left.items()]
     yield "\n".join([*lines, ""])
-    if not written and file.changed:
-        shown = [printable(line.expandtabs(4)) for line in diff(file)]
+    if not written and file.is_changed:
+        shown = [make_printable(line.expandtabs(4)) for line in unified_diff(file)]
         fence = "`" * (3 + max((len(run) for line in shown for run in re.findall("`{3,}", line)), default=0))
         yield "\n".join([f"{fence}diff", *shown, fence, ""])
 
@@ -147,8 +147,8 @@ def _groups_with_obstacles(
     report: FixReport, files: Iterable[FixedFile], written: bool
 ) -> list[by_project.Group]:
     """Return the groups of findings with obstacles to moves that whole projects make together."""
-    reports = [file.report(written) for file in files]
-    return [group for group in by_project.grouped_findings(reports, report.root).values() if group.obstacles]
+    reports = [file.remaining_report(written) for file in files]
+    return [group for group in by_project.grouped_findings(reports, report.root).values() if group.fix_obstacles]
 
 
 def _kept_title(group: by_project.Group) -> str:
@@ -159,7 +159,7 @@ def _kept_title(group: by_project.Group) -> str:
 def _is_reason_reported(reasons: str, group: by_project.Group) -> bool:
     """Return whether the first reason that a finding names is among the reasons reported for a project."""
     first = _PLACE.sub("", reasons)
-    return any(first.startswith(_PLACE.sub("", one)) for one in group.obstacles)
+    return any(first.startswith(_PLACE.sub("", one)) for one in group.fix_obstacles)
 
 
 def _unchecked_files_lines(report: FixReport, told: Collection[Path]) -> Iterator[str]:
@@ -179,7 +179,7 @@ def _unchecked_files_lines(report: FixReport, told: Collection[Path]) -> Iterato
 
 
 def _place_text(source: Source, offset: int) -> str:
-    cell, line, _ = source.place(offset)
+    cell, line, _ = source.locate_offset(offset)
     return str(line) if cell is None else f"cell {cell} line {line}"
 
 
@@ -194,10 +194,10 @@ def _markdown_code(text: str) -> str:
     """Text in backticks, also where it holds some."""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if fence != "`" else ""
-    return f"{fence}{pad}{printable(text)}{pad}{fence}"
+    return f"{fence}{pad}{make_printable(text)}{pad}{fence}"
 
 
 def _markdown_prose(text: str) -> str:
     """A message: what stands in backticks as it is, of the rest no mark of Markdown. On one line."""
-    parts = _CODE.split(" ".join(printable(line) for line in text.splitlines()))
+    parts = _CODE.split(" ".join(make_printable(line) for line in text.splitlines()))
     return "".join(part if number % 2 else _MARKS.sub(r"\\\1", part) for number, part in enumerate(parts))

@@ -20,10 +20,10 @@ from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.deferred import Deferred
 from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh
-from shardlint.verify.golden import goldens_of, hold
+from shardlint.verify.golden import compare_with_goldens, read_goldens
 from shardlint.verify.here import leave_if_removed, working_directory
 from shardlint.verify.levels import LEVELS
-from shardlint.verify.options import read, time_limit
+from shardlint.verify.options import make_parsing_callback, time_limit
 from shardlint.verify.plan import Request, verify_fixtures, verify_proofs
 from shardlint.verify.progress import Progress, tell_progress
 from shardlint.verify.proofs import BadProof, ProofFolder, broken_proof, read_proof
@@ -37,7 +37,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _SHOWN = ("python", "jax", "equinox", "flax", "haliax", "einshard")
 
 
-def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[ProofFolder], list[Result]]:
+def select_proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[ProofFolder], list[Result]]:
     """The proofs whose code begins with one of `codes` (`all`: every one), and a failure for each that
     cannot be read.
 
@@ -72,7 +72,7 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
 )
 @click.option(
     "--mesh",
-    callback=read(parse_mesh),
+    callback=make_parsing_callback(parse_mesh),
     metavar="AXES",
     help="Run fixtures on this mesh only, such as data=4,model=2.",
 )
@@ -85,19 +85,19 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     "--topology",
     "topologies",
     multiple=True,
-    callback=read(lambda name: parse_topology(name).name),
+    callback=make_parsing_callback(lambda name: parse_topology(name).name),
     metavar="NAME",
     help="Also compile fixtures for this topology, such as v5e:4x4; repeatable.",
 )
 @click.option(
-    "--timeout", callback=read(time_limit), default=SECONDS, show_default=True, help=(
+    "--timeout", callback=make_parsing_callback(time_limit), default=SECONDS, show_default=True, help=(
         "Time limit per program, "
         "in seconds."
     )
 )
 @click.option(
     "--memory",
-    callback=read(parse_bytes),
+    callback=make_parsing_callback(parse_bytes),
     metavar="SIZE",
     default=MEMORY,
     show_default=True,
@@ -124,7 +124,7 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
 )
 @click.option(
     "--shard",
-    callback=read(Shard.parse),
+    callback=make_parsing_callback(Shard.parse_shard),
     metavar="I/N",
     help="Do part I of N of the work, for the jobs of a CI matrix.",
 )
@@ -200,11 +200,11 @@ def verify(
         if codes:
             from shardlint.rules_api.registry import proof_folders
 
-            found, results = proofs(codes, proof_folders())
+            found, results = select_proofs(codes, proof_folders())
             if shard is not None:
                 # From the other end than fixtures: what does not come out even goes to other shards.
                 mirrored = Shard(shard.count + 1 - shard.index, shard.count)
-                found = mirrored.of(found, [1.0] * len(found))
+                found = mirrored.select_units(found, [1.0] * len(found))
                 results = results if shard.index == 1 else []
         files = fixture_files(paths) if paths or not codes else {}
         if since:
@@ -266,12 +266,12 @@ def _write_program_fixtures(
     command: Sequence[str], into: Path | None, timeout: float, python: str, *, record: bool
 ) -> NoReturn:
     """Write the fixtures of a program, say so, and end."""
-    from shardlint.run.init.start import init
+    from shardlint.run.init.start import write_fixtures
 
     if not record:
         raise click.UsageError("--init-file needs --init")
     try:
-        lines, complete = init(command, into, timeout, python)
+        lines, complete = write_fixtures(command, into, timeout, python)
     except CannotRun as error:
         tell_progress(f"shardlint verify: {printable_lines(str(error))}")
         sys.exit(2)
@@ -305,19 +305,19 @@ def run_request(
 
     Raises `CannotRun` where that is not possible, a run without any fixture included.
     """
-    goldens = goldens_of(request.files)
+    goldens = read_goldens(request.files)
     with runner, Progress(sys.stderr) as runner.progress:
         if request.proofs:
-            runner.begin()  # which releases there are says which proofs hold
+            runner.start_runner()  # which releases there are says which proofs hold
         proven = check_rules(request.proofs, verify_proofs(runner, request))
         results = [*already, *proven, *verify_fixtures(runner, request)]
         whole = not (request.mesh or request.shard or any(request.files.values()))
         packages = {name: release for name, release in runner.releases.items() if name in _SHOWN}
         run = Run(results, packages, list(runner.limits), runner.caught, shard=str(request.shard or ""))
         try:
-            run.goldens = hold(results, runner.releases, update=update, whole=whole, goldens=goldens)
+            run.goldens = compare_with_goldens(results, runner.releases, update=update, whole=whole, goldens=goldens)
         except OSError as error:
             run.unwritten.append(f"{error.filename}: the golden cannot be written: {error.strerror}")
-        runner.keep([result.fixture for result in results if result.status == FAIL])
-        run.kept = runner.sentences()
+        runner.keep_outcomes([result.fixture for result in results if result.status == FAIL])
+        run.kept = runner.cache_sentences()
         return run

@@ -16,7 +16,7 @@ class Certainty(enum.StrEnum):
     POSSIBLE = "possible"
     """Worth a look."""
 
-    def meets(self, least: Certainty) -> bool:
+    def is_at_least(self, least: Certainty) -> bool:
         """Return whether the certainty is at least `least`."""
         order = list(Certainty)
         return order.index(self) <= order.index(least)

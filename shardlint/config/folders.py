@@ -33,7 +33,7 @@ class Places:
         self._settings: dict[str, Settings] = {}
         self._marked: dict[str, str | None] = {}
 
-    def settings(self, folder: str) -> Settings:
+    def settings_for(self, folder: str) -> Settings:
         """The settings that govern a folder: those of the nearest shardlint.toml or pyproject.toml that has any.
 
         Raises `BadSettings`.
@@ -48,11 +48,11 @@ class Places:
                 else None
             )
             parent = os.path.dirname(folder)
-            known = here or (self.settings(parent) if parent != folder else Settings())
+            known = here or (self.settings_for(parent) if parent != folder else Settings())
             self._settings[folder] = known
         return known
 
-    def root(self, folder: str) -> str:
+    def project_root(self, folder: str) -> str:
         """The project a folder is in: the nearest marked folder at or above it.
 
         Where none is marked, the folder that was named for the run, so that its files find each other; and of a package
@@ -67,7 +67,7 @@ class Places:
         return folder
 
     @cached_property
-    def store(self) -> Store | None:
+    def result_store(self) -> Store | None:
         """Where what runs find is kept; None where there is no place for it."""
         from shardlint.source.store import open_store
 
@@ -116,12 +116,12 @@ def shown_folder(folder: str) -> str:
 
 def project_root(path: Path) -> Path:
     """The project a file or folder belongs to."""
-    return Path(Places().root(folder_of(path)))
+    return Path(Places().project_root(folder_of(path)))
 
 
 def find_settings(folder: Path) -> Settings:
     """The settings that govern a folder. Raises `BadSettings`."""
-    return Places().settings(real_path(folder))
+    return Places().settings_for(real_path(folder))
 
 
 def real_path(path: Path | str) -> str:

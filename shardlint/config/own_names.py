@@ -24,7 +24,7 @@ class OwnNames:
     """What is not to be used, or `module.*` for all of a module, and what to write instead."""
 
     @property
-    def waking(self) -> tuple[str, ...]:
+    def triggering_names(self) -> tuple[str, ...]:
         """Return the names that decide which rules run, and where. Projects with equal ones run the same rules."""
         return (*(["axis-names"] if self.axes else []), *sorted(self.banned))
 

@@ -13,18 +13,18 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from shardlint.config.versions import Release, allows, compare, parse
+from shardlint.config.versions import Release, compare_releases, is_release_allowed, parse_release
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.regular import LOCK_BYTES, read_json, read_text, read_toml
 
-_REQUIREMENT = regex(
+_REQUIREMENT = compile_lazily(
     r"^\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?(?P<spec>[^;#@)]*)"
 )
 # jax and jaxlib move together, so a pin of jaxlib tells jax where nothing else does.
 _SAME = {"jaxlib": "jax"}
 # Requirements in such folders are not those of the program.
-_ASIDE = regex(
+_ASIDE = compile_lazily(
     r"docs?|tests?|examples?|benchmarks?|third_party|site-packages|node_modules", re.IGNORECASE
 )
 _TOML_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml")
@@ -39,10 +39,10 @@ class Pins:
     ranges: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Ranges such as ">=0.8,<0.9"."""
 
-    def pin(self, package: str, release: Release, where: str) -> None:
+    def take_pin(self, package: str, release: Release, where: str) -> None:
         """Take an exact pin: the first file decides; of several pins in it (one a Python, say) the newest."""
         known = self.exact.get(package)
-        if known is None or (known[1] == where and compare(release, known[0]) > 0):
+        if known is None or (known[1] == where and compare_releases(release, known[0]) > 0):
             self.exact[package] = (release, where)
 
 
@@ -51,7 +51,7 @@ def read_pins(root: Path, packages: Collection[str]) -> Pins:
     pins = Pins()
     for where, package, version in _locked_versions(root, packages):
         with contextlib.suppress(ValueError):
-            pins.pin(package, parse(version), where)
+            pins.take_pin(package, parse_release(version), where)
     stated = list(_stated_requirements(root))
     # jaxlib last: it speaks for jax only where jax itself is not named.
     every = (*stated, *_requirements_below(root, stated))
@@ -76,12 +76,12 @@ def _add_requirement(pins: Pins, packages: Collection[str], where: str, requirem
     if package not in packages:
         return
     try:
-        allows(spec, (0,))
+        is_release_allowed(spec, (0,))
     except ValueError:
         return  # a URL or something this does not understand
     only = re.fullmatch(r"={2,3}\s*v?(\d+(?:\.\d+)*)(?!\.?[\d*])[^\s,]*", spec)
     if only is not None:
-        pins.pin(package, parse(only[1]), where)
+        pins.take_pin(package, parse_release(only[1]), where)
     elif spec:
         pins.ranges.setdefault(package, (spec, where))
 

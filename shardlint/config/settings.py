@@ -57,7 +57,7 @@ class Settings:
         return Certainty.POSSIBLE if self.pedantic else self.certainty
 
     @property
-    def folder(self) -> Path:
+    def settings_folder(self) -> Path:
         """The folder that patterns are relative to."""
         return Path.cwd() if self.given or self.path is None else self.path.parent
 
@@ -69,7 +69,7 @@ class Settings:
         )
 
     @property
-    def name(self) -> str:
+    def file_name(self) -> str:
         """The settings file's name, for messages."""
         return self.path.name if self.path is not None else "the defaults"
 

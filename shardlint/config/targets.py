@@ -13,7 +13,13 @@ from pathlib import Path
 
 from shardlint.config.environments import site_packages
 from shardlint.config.pins import Pins, read_pins
-from shardlint.config.versions import Release, allows, compare, parse, show
+from shardlint.config.versions import (
+    Release,
+    compare_releases,
+    format_release,
+    is_release_allowed,
+    parse_release,
+)
 from shardlint.source.lazy import dataclass
 
 # Releases known when this shardlint was released: the newest of each minor series, newest last, and those where an
@@ -52,7 +58,7 @@ class Target:
     pinned: Release | None = None
 
     @property
-    def assumed(self) -> bool:
+    def is_assumed(self) -> bool:
         """True if nothing says which release it is, so that the newest known one was taken."""
         return self.source == _ASSUMED
 
@@ -63,21 +69,21 @@ class Targets:
 
     found: Mapping[str, Target]
 
-    def release(self, package: str) -> Release:
+    def release_of(self, package: str) -> Release:
         """The release of a package. Raises `KeyError` for a package shardlint knows nothing of."""
         return self.found[package].release
 
-    def allows(self, package: str, specifier: str) -> bool:
+    def is_release_in(self, package: str, specifier: str) -> bool:
         """Return whether the release is in a range such as ">=0.8,<0.9"."""
-        return allows(specifier, self.release(package))
+        return is_release_allowed(specifier, self.release_of(package))
 
-    def shown(self) -> dict[str, str]:
+    def versions_by_package(self) -> dict[str, str]:
         """Package to version, as text."""
-        return {package: show(target.release) for package, target in self.found.items()}
+        return {package: format_release(target.release) for package, target in self.found.items()}
 
-    def assumed(self) -> dict[str, str]:
+    def assumed_versions(self) -> dict[str, str]:
         """Package to version of those that are only assumed."""
-        return {package: show(target.release) for package, target in self.found.items() if target.assumed}
+        return {package: format_release(target.release) for package, target in self.found.items() if target.is_assumed}
 
 
 def parse_targets(options: Iterable[str]) -> dict[str, str]:
@@ -99,13 +105,14 @@ def parse_targets(options: Iterable[str]) -> dict[str, str]:
                 f"{option!r} is not a target; write PACKAGE=VERSION with one of {', '.join(PACKAGES)}{hint}"
             )
         try:
-            release = parse(version)
+            release = parse_release(version)
         except ValueError as error:
             raise BadTarget(f"target {option!r}: {error}") from None
-        series = [parse(known)[:2] for known in KNOWN[package]]
-        if compare(release[:2], series[0]) < 0 or compare(release[:2], series[-1]) > 0:
+        series = [parse_release(known)[:2] for known in KNOWN[package]]
+        if compare_releases(release[:2], series[0]) < 0 or compare_releases(release[:2], series[-1]) > 0:
             raise BadTarget(
-                f"target {option!r}: this shardlint knows {package} {show(series[0])} to {show(series[-1])}"
+                f"target {option!r}: this shardlint knows {package} {format_release(series[0])} to "
+                f"{format_release(series[-1])}"
             )
         found[package] = version
     return found
@@ -116,29 +123,29 @@ def find_targets(
 ) -> Targets:
     """The targets of the project at `root`; `given` are from the command line."""
     pins = read_pins(root, PACKAGES)
-    installed = _installed(root)
+    installed = _installed_releases(root)
     found: dict[str, Target] = {}
     for package in PACKAGES:
         pinned = pins.exact[package][0] if package in pins.exact else None
         if package in given:
-            found[package] = Target(parse(given[package]), "--target", pinned)
+            found[package] = Target(parse_release(given[package]), "--target", pinned)
         elif package in settings:
-            found[package] = Target(parse(settings[package]), f"targets in {settings_name}", pinned)
+            found[package] = Target(parse_release(settings[package]), f"targets in {settings_name}", pinned)
         else:
-            found[package] = _from_project(package, pins, installed)
+            found[package] = _target_from_project(package, pins, installed)
     return Targets(found)
 
 
-def _from_project(package: str, pins: Pins, installed: Mapping[str, tuple[Release, str]]) -> Target:
+def _target_from_project(package: str, pins: Pins, installed: Mapping[str, tuple[Release, str]]) -> Target:
     if package in pins.exact:
         release, where = pins.exact[package]
         return Target(release, f"pinned in {where}", release)
     spec, where = pins.ranges.get(package, ("", ""))
-    if package in installed and allows(spec, installed[package][0]):
+    if package in installed and is_release_allowed(spec, installed[package][0]):
         release, place = installed[package]
         return Target(release, f"installed in {place}")
-    releases = [parse(version) for version in KNOWN[package]]
-    allowed = [release for release in releases if allows(spec, release)]
+    releases = [parse_release(version) for version in KNOWN[package]]
+    allowed = [release for release in releases if is_release_allowed(spec, release)]
     if spec and allowed:
         return Target(allowed[-1], f"newest that {spec} in {where} allows")
     if spec:
@@ -148,15 +155,15 @@ def _from_project(package: str, pins: Pins, installed: Mapping[str, tuple[Releas
 
 def _nearest_release(spec: str, releases: list[Release]) -> Release:
     """The bound of a range that holds none of the known releases (`<0.3`, `>=0.13`)."""
-    bounds = [parse(clause.strip().lstrip("<>=!~")) for clause in spec.split(",") if clause.strip()]
+    bounds = [parse_release(clause.strip().lstrip("<>=!~")) for clause in spec.split(",") if clause.strip()]
     newest = releases[-1]
     for bound in bounds:
-        if compare(bound, newest) > 0 and allows(spec, bound):
+        if compare_releases(bound, newest) > 0 and is_release_allowed(spec, bound):
             return bound
     return min(bounds, default=newest)
 
 
-def _installed(root: Path) -> dict[str, tuple[Release, str]]:
+def _installed_releases(root: Path) -> dict[str, tuple[Release, str]]:
     """Releases in the project's own environment, by the names of dist-info folders."""
     found: dict[str, tuple[Release, str]] = {}
     for folder, name in site_packages(str(root)):
@@ -170,7 +177,7 @@ def _installed(root: Path) -> dict[str, tuple[Release, str]]:
             package, _, version = entry[: -len(".dist-info")].partition("-")
             if package.lower() in KNOWN and package.lower() not in found:
                 try:
-                    found[package.lower()] = (parse(version), name)
+                    found[package.lower()] = (parse_release(version), name)
                 except ValueError:
                     continue
     return found

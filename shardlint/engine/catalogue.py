@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from shardlint.config.certainty import Certainty
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
-from shardlint.engine.conditions import When, conditions
+from shardlint.engine.conditions import When, trigger_conditions
 from shardlint.rules_api import registry
 from shardlint.rules_api.registry import Entry, Known
 from shardlint.rules_api.rule import Lines, Rule, Trigger
@@ -39,7 +39,7 @@ class Card:
     loaded: Rule | None = None
 
     @property
-    def code(self) -> str:
+    def rule_code(self) -> str:
         """Its code."""
         return self.known.code
 
@@ -47,27 +47,27 @@ class Card:
     def rule(self) -> Rule:
         """The rule, ready to run. Raises `BrokenPack`."""
         if self.loaded is None:
-            (self.loaded,) = registry.made((self.code,))
+            (self.loaded,) = registry.make_rules((self.rule_code,))
         return self.loaded
 
-    def woken_by(self, own: OwnNames) -> tuple[Wake, ...]:
+    def triggers_for(self, own: OwnNames) -> tuple[Wake, ...]:
         """Return its triggers in a project with these settings."""
         if self.known.by_settings:
             return (
                 self.wakes
                 if own == NO_OWN_NAMES
-                else tuple(_wakes_of_rule(self.rule, self.rule.woken_by(own)))
+                else tuple(_wakes_of_rule(self.rule, self.rule.triggers_for(own)))
             )
-        return self.wakes if not self.known.setting or self.known.setting in own.waking else ()
+        return self.wakes if not self.known.setting or self.known.setting in own.triggering_names else ()
 
     @classmethod
-    def of(cls, rule: Rule) -> Card:
+    def describe_rule(cls, rule: Rule) -> Card:
         """That of a rule that is loaded."""
-        known = Known.of(type(rule))
+        known = Known.describe_rule(type(rule))
         lines = (one for one in rule.triggers if isinstance(one, Lines))
         return cls(
             known,
-            tuple(_wakes_of_rule(rule, rule.woken_by(NO_OWN_NAMES) if known.by_settings else rule.triggers)),
+            tuple(_wakes_of_rule(rule, rule.triggers_for(NO_OWN_NAMES) if known.by_settings else rule.triggers)),
             {pattern: (one.saying, one.on) for one in lines for pattern in one.names},
             rule,
         )
@@ -76,7 +76,7 @@ class Card:
 def _wakes_of_rule(rule: Rule, triggers: Iterable[Trigger]) -> Iterator[Wake]:
     for trigger in triggers:
         for name in trigger.names:
-            yield Wake(_trigger_kind(trigger), name, tuple(conditions(rule, trigger, name)))
+            yield Wake(_trigger_kind(trigger), name, tuple(trigger_conditions(rule, trigger, name)))
 
 
 def _trigger_kind(trigger: Trigger) -> str:
@@ -92,24 +92,24 @@ class _Catalogue:
     """The folder where they were saved last, and the table."""
 
 
-def cards(codes: Collection[str] | None = None) -> dict[str, Card]:
+def rule_cards(codes: Collection[str] | None = None) -> dict[str, Card]:
     """Those of some rules, or of all, by code; rules of which nothing is known are imported. Raises `BrokenPack`."""
-    entries = registry.entries()
+    entries = registry.rule_entries()
     if _Catalogue.entries is not entries:
         _Catalogue.entries, _Catalogue.cards = entries, {}
     known = _Catalogue.cards
     asked = entries.keys() if codes is None else codes
-    known.update((rule.code, Card.of(rule)) for rule in registry.made(set(asked) - known.keys()))
+    known.update((rule.code, Card.describe_rule(rule)) for rule in registry.make_rules(set(asked) - known.keys()))
     return {code: known[code] for code in entries if code in asked}
 
 
 def keep_cards(store: Store | None) -> None:
     """Keep what is known of all rules, where they were imported and this process has not kept it already."""
-    if store is None or not registry.are_imported() or registry.are_kept():
+    if store is None or not registry.are_rules_imported() or registry.is_metadata_cached():
         return
-    entries = registry.entries()
+    entries = registry.rule_entries()
     if _Catalogue.saved is None or _Catalogue.saved[0] != store.folder or _Catalogue.saved[1] is not entries:
-        store.save(_NAME, _dump_cards(cards().values()))
+        store.save_data(_NAME, _dump_cards(rule_cards().values()))
         _Catalogue.saved = store.folder, entries
 
 
@@ -117,7 +117,7 @@ def recall_cards(store: Store | None) -> None:
     """Take over what an earlier run kept of all rules. It holds for the same shardlint and packs: see `store`."""
     if store is None or _Catalogue.entries is not None:
         return
-    kept = store.load(_NAME)
+    kept = store.load_data(_NAME)
     if kept is None:
         return
     try:
@@ -126,8 +126,8 @@ def recall_cards(store: Store | None) -> None:
         entries = {code: Entry(code, *map(str, told)) for code, *told in kept["entries"]}
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return
-    registry.know(entries, [one.known for one in found])
-    _Catalogue.entries, _Catalogue.cards = registry.entries(), {one.code: one for one in found}
+    registry.use_known_rules(entries, [one.known for one in found])
+    _Catalogue.entries, _Catalogue.cards = registry.rule_entries(), {one.rule_code: one for one in found}
 
 
 def _dump_cards(found: Iterable[Card]) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _dump_cards(found: Iterable[Card]) -> dict[str, Any]:
         (*astuple(replace(one, near=None)), None if one.near is None else [text.decode() for text in one.near])
         for one in numbers
     ]
-    entries = [(one.code, one.where, one.pack, one.page) for one in registry.entries().values()]
+    entries = [(one.code, one.where, one.pack, one.page) for one in registry.rule_entries().values()]
     return {"entries": entries, "whens": whens, "rules": rules}
 
 
@@ -160,13 +160,13 @@ def _load_condition(told: list[Any]) -> When:
 def _load_card(told: list[Any], whens: list[When]) -> Card:
     known, wakes, lines = told
     return Card(
-        Known.load(known),
+        Known.decode_metadata(known),
         tuple(Wake(kind, name, tuple((word, whens[at]) for word, at in words)) for kind, name, words in wakes),
         {pattern: (tuple(saying), on) for pattern, saying, on in lines},
     )
 
 
-def wanted(card: Card, least: Certainty) -> bool:
+def may_reach_certainty(card: Card, least: Certainty) -> bool:
     """Return whether any finding of a rule may reach the required certainty."""
-    return card.known.ceiling.meets(least)
+    return card.known.ceiling.is_at_least(least)
 

@@ -23,7 +23,7 @@ def check_files(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
         return
     projects: dict[str, list[Path]] = {}
     for file in files:
-        projects.setdefault(checker.root(file), []).append(file)
+        projects.setdefault(checker.root_for(file), []).append(file)
     # A project whole, also where another one lies in it: what is parsed of it is let go of when others come.
     together = [file for inside in projects.values() for file in inside]
     found = dict(zip(together, report_progress(map(checker.check_file, together), len(files)), strict=True))

@@ -108,15 +108,15 @@ class Around:
     is_mapped: Callable[[], bool] = lambda: True
     """Whether another file that maps functions imports the file."""
 
-    def may_meet(self, when: When) -> bool:
+    def may_be_met(self, when: When) -> bool:
         """Return whether the conditions of a word outside its file may hold. Only those are tested that cost less than
         reading the file.
         """
         return not (self.is_test and not when.in_tests)
 
-    def meets(self, when: When) -> bool:
+    def is_met(self, when: When) -> bool:
         """Return whether the conditions of a word outside its file hold."""
-        if not self.may_meet(when):
+        if not self.may_be_met(when):
             return False
         if when.module and not self.imports(when.module):
             return False
@@ -129,7 +129,7 @@ ANYWHERE = Around()
 """A project that is all that any rule asks for."""
 
 
-def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, When]]:
+def trigger_conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, When]]:
     """The words to look for where a rule triggers on a name, each with what must hold for it."""
     for word in _searched_words(trigger, name):
         near = _required_texts(trigger, name, word)

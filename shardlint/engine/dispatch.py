@@ -36,12 +36,12 @@ def find_sites(
     program: Program, file: FileFacts, index: RuleIndex, targets: Targets, words: Iterable[Word]
 ) -> list[Site]:
     """The sites of a file, in text order. `words` are those of its text."""
-    return sites_at(program, file, index, targets, asked_places(file, index, words))
+    return sites_at(program, file, index, targets, places_to_check(file, index, words))
 
 
-def asked_places(file: FileFacts, index: RuleIndex, words: Iterable[Word]) -> list[Asked]:
+def places_to_check(file: FileFacts, index: RuleIndex, words: Iterable[Word]) -> list[Asked]:
     """The places of a file at which rules may trigger, by its text alone."""
-    return asked_on(file, index, words, ())[0]
+    return places_on_lines(file, index, words, ())[0]
 
 
 class Followed(NamedTuple):
@@ -54,7 +54,7 @@ class Followed(NamedTuple):
     evaluated: bool
 
 
-def asked_on(
+def places_on_lines(
     file: FileFacts,
     index: RuleIndex,
     words: Iterable[Word],
@@ -77,14 +77,14 @@ def asked_on(
     mentioned: dict[ast.AST, set[Card]] = {}
     evaluated: set[ast.AST] = set()
     followed: list[tuple[ast.AST, Followed]] = []
-    also = [Word(one.word, one.beside, index.of_codes(one.rules), one.evaluated) for one in known]
+    also = [Word(one.word, one.beside, index.select_codes(one.rules), one.evaluated) for one in known]
     following = frozenset(chain(*index.names.values()))
     for node, word, more in _mentions_of_words(file, names, also, following, among):
         mentioned.setdefault(node, set()).update(word.rules)
         if word.evaluated:
             evaluated.add(node)
         for one in more:
-            codes = tuple(sorted(rule.code for rule in one.rules))
+            codes = tuple(sorted(rule.rule_code for rule in one.rules))
             followed.append((node, Followed(word.word, one.word, one.beside, codes, one.evaluated)))
     places = (Asked(node, frozenset(rules), node in evaluated) for node, rules in mentioned.items())
     return [*found, *places], followed
@@ -101,7 +101,7 @@ def sites_at(
 
             for place, broken in enumerate(violations_of(program, file, targets)):
                 for rule in asking.intersection(index.violates.get(broken.kind, ())):
-                    key = id(broken.place.node), rule.code, 5 + place
+                    key = id(broken.place.node), rule.rule_code, 5 + place
                     kind = Api(broken.kind, broken.kind)
                     found[key] = Site(
                         program, file, broken.place.node, kind, given, targets, rule.rule, index.least, number=place
@@ -109,19 +109,19 @@ def sites_at(
             continue
         if given is not None:
             for rule in asking:
-                key = id(node), rule.code, 2 if given == "with" else 3
+                key = id(node), rule.rule_code, 2 if given == "with" else 3
                 found.setdefault(key, Site(program, file, node, taken, given, targets, rule.rule, index.least))
             continue
         for syntax, named, form, triggered in _triggers_at_node(program, file, node, index, evaluated):
             for rule in triggered:
-                key = id(syntax), rule.code, 0 if form != "partial" else 1
+                key = id(syntax), rule.rule_code, 0 if form != "partial" else 1
                 # What is called says more than a keyword it is given.
                 if rule in asking and (key not in found or found[key].form == "keyword"):
                     found[key] = Site(program, file, syntax, named, form, targets, rule.rule, index.least)
-    return sorted(found.values(), key=in_order)
+    return sorted(found.values(), key=site_order)
 
 
-def in_order(site: Site) -> tuple[int, int, str, str]:
+def site_order(site: Site) -> tuple[int, int, str, str]:
     """The order of sites in a file."""
     line, column = getattr(site.syntax, "lineno", 0), getattr(site.syntax, "col_offset", 0)
     return line, column, site.rule.code, site.form
@@ -176,7 +176,7 @@ def _mentions_of_words(
     for word in todo:
         beside = word.beside
         for node in _nodes_of_word(file, word.word, () if word.word in anyway else beside, among):
-            if not isinstance(node, ast.alias) and not file.stands_by(node, beside):
+            if not isinstance(node, ast.alias) and not file.is_near_text(node, beside):
                 continue
             named = isinstance(node, ast.alias) and node.asname is None and node.name != word.word
             rules = word.rules & following if named else word.rules
@@ -191,11 +191,11 @@ def _mentions_of_words(
 
 def _nodes_of_word(file: FileFacts, word: str, beside: tuple[str, ...], among: LineSet) -> Iterator[ast.AST]:
     if among is EVERY:
-        yield from file.mentions(word, beside)
+        yield from file.find_mentions(word, beside)
     else:
         yield from file.mentions_on(among, word, beside)
     # A rule that triggers on a module triggers on what is taken from it: `from jax.experimental.maps import xmap`.
-    yield from file.taken_from(word, among)
+    yield from file.names_imported_from(word, among)
 
 
 def _alias_names(file: FileFacts, node: ast.AST, named: bool) -> Iterator[str]:
@@ -225,7 +225,7 @@ def _triggers_at_node(
     if isinstance(node, ast.alias):
         taken = _imported_api(file, node)
         if taken is not None:
-            yield node, taken, "import", _rules_using(index, taken.written)
+            yield node, taken, "import", _rules_triggered_by(index, taken.written)
             for named in found_in(index.names, program, file, taken):
                 yield node, named, "import", index.names[named.name]
         return
@@ -236,7 +236,7 @@ def _triggers_at_node(
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return
     if isinstance(node, ast.Attribute) and (node.attr in index.methods or node.attr in index.attributes):
-        yield from _on_a_value(program, file, node, index)
+        yield from _value_members(program, file, node, index)
     if not evaluated:
         return
     for option in options(program.value(file, node)):
@@ -245,7 +245,7 @@ def _triggers_at_node(
         option, bound = _unwrap_partial(option)
         if not isinstance(option, Api):
             continue
-        yield node, option, "name", _rules_using(index, option.written)
+        yield node, option, "name", _rules_triggered_by(index, option.written)
         rules = index.calls.get(option.name, ())
         if not rules:
             continue
@@ -254,7 +254,7 @@ def _triggers_at_node(
             yield call, option, form, [rule for rule in rules if rule.known.bound] if bound else rules
 
 
-def _on_a_value(program: Program, file: FileFacts, node: ast.Attribute, index: RuleIndex) -> Iterator[_Met]:
+def _value_members(program: Program, file: FileFacts, node: ast.Attribute, index: RuleIndex) -> Iterator[_Met]:
     """Methods and attributes of what is no library."""
     call = file.parent(node)
     is_called = isinstance(call, ast.Call) and call.func is node
@@ -289,7 +289,7 @@ def _call_of_node(program: Program, file: FileFacts, node: ast.AST) -> tuple[ast
     return None, "call"
 
 
-def _rules_using(index: RuleIndex, written: str) -> Iterator[Card]:
+def _rules_triggered_by(index: RuleIndex, written: str) -> Iterator[Card]:
     yield from index.uses.get(written, ())
     module = written
     while "." in module:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shardlint.config.folders import find_settings, project_root
 from shardlint.config.targets import Targets, find_targets
-from shardlint.config.versions import show
+from shardlint.config.versions import format_release
 from shardlint.model import Program
 from shardlint.model.arrays import Array, Arrays, Contraction
 from shardlint.model.evaluator.evaluate import scope_label
@@ -53,20 +53,20 @@ def explain_place(path: Path, line: int, cell: int | None = None) -> Iterator[st
             raise LookupError("this line is in no code cell; write a line of a notebook as PATH:cell N:LINE")
     if not 1 <= line <= len(source.line_starts):
         raise LookupError(f"{path} has no line {line}: it has {len(source.line_starts)}")
-    program, targets = program_of(absolute)
+    program, targets = program_for_path(absolute)
     releases = (
-        f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
+        f"{name} {format_release(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
     )
-    told = list(explain_line(program, program.project.checked(source, absolute), line))
-    yield f"{shown}: {source.line(line).strip()}"
+    told = list(explain_line(program, program.project.parse_checked(source, absolute), line))
+    yield f"{shown}: {source.line_text(line).strip()}"
     yield f"  releases  {', '.join(releases)}"
-    yield from map(source.told, told)
+    yield from map(source.translate_message, told)
 
 
-def program_of(path: Path) -> tuple[Program, Targets]:
+def program_for_path(path: Path) -> tuple[Program, Targets]:
     """The program of the project that a file is in, by absolute path, and the releases that hold there."""
     settings, root = find_settings(path.parent), project_root(path)
-    return Program(root, own=settings.own_names), find_targets(root, {}, settings.targets, settings.name)
+    return Program(root, own=settings.own_names), find_targets(root, {}, settings.targets, settings.file_name)
 
 
 def explain_line(program: Program, facts: FileFacts, line: int, column: int | None = None) -> Iterator[str]:
@@ -74,20 +74,20 @@ def explain_line(program: Program, facts: FileFacts, line: int, column: int | No
 
     `column` counts bytes of UTF-8 from 0, as the `ast` module does.
     """
-    nodes = list(_on_line(facts, line))
+    nodes = list(_expressions_on_line(facts, line))
     if column is not None:  # of those that hold it the last one is inside the others
         nodes = [node for node in nodes if _contains_position(node, line, column)][-1:]
     if not nodes:
         yield "  nothing is evaluated on this line"
         return
     yield f"  region    {_describe_region(program.region(facts, nodes[0]), facts)}"
-    yield from _describe_context(program.context(facts, nodes[0]), facts)
+    yield from _describe_context(program.mesh_contexts(facts, nodes[0]), facts)
     seen: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Name | ast.Attribute | ast.Call) and isinstance(
             getattr(node, "ctx", ast.Load()), ast.Load
         ):
-            text = " ".join(facts.text(node).split())
+            text = " ".join(facts.source_text(node).split())
             value = program.value(facts, node)
             if text not in seen and not isinstance(value, Unknown):
                 seen.add(text)
@@ -97,21 +97,21 @@ def explain_line(program: Program, facts: FileFacts, line: int, column: int | No
 
 def _describe_arrays(program: Program, facts: FileFacts, nodes: list[ast.expr]) -> Iterator[str]:
     """The arrays of a line, and the products: on the first way to it that is in sight."""
-    seen_program, view = next(program.views(facts, nodes[0]))
+    seen_program, view = next(program.views_on_paths(facts, nodes[0]))
     arrays = Arrays(seen_program.evaluator)
     calls = view.way.calls if view.way is not None else ()
     if calls:
         yield f"  as called at {', '.join(f'{one.file.path.name}:{one.line}' for one in calls)}"
     seen: set[str] = set()
     for node in nodes:
-        text = " ".join(facts.text(node).split())
+        text = " ".join(facts.source_text(node).split())
         place = Place(facts, node)
-        found = arrays.of(place)
+        found = arrays.evaluate_array(place)
         if text in seen or (found.placement is None and not found.shape):
             continue
         seen.add(text)
         yield f"  array     {text}: {_describe_array(found)}"
-        contraction = arrays.contraction(place)
+        contraction = arrays.describe_contraction(place)
         if contraction is not None:
             yield from _describe_contraction(contraction)
 
@@ -132,22 +132,22 @@ def _describe_contraction(found: Contraction) -> Iterator[str]:
     for label in found.labels:
         split = [f"{side} over {' and '.join(axes)}" for side, axes in
                  (("left", label.left), ("right", label.right)) if axes]  # fmt: skip
-        kind = f": {label.parallelism}" if label.parallelism else ""
+        kind = f": {label.parallelism_kind}" if label.parallelism_kind else ""
         size = "" if label.size is None else f" ({label.size})"
         yield f"            {label.name}{size} {label.role}, {' and '.join(split) or 'whole'}{kind}"
     for move in found.moves:
         yield f"            needs an {move}" if move[0] == "a" else f"            {move}"
 
 
-def _on_line(facts: FileFacts, line: int) -> Iterator[ast.expr]:
+def _expressions_on_line(facts: FileFacts, line: int) -> Iterator[ast.expr]:
     """Expressions that start on a line, outermost first."""
     inner: Scope | None = facts.scope_at(line)
     while inner is not None:
-        facts.walked(inner)
+        facts.walk_scope(inner)
         inner = inner.parent
     found = [
         node
-        for node in facts.evaluated()
+        for node in facts.visited_nodes()
         if isinstance(node, ast.expr) and node.lineno == line and not isinstance(node, ast.Constant)
     ]
     return iter(sorted(found, key=lambda node: (node.col_offset, -(node.end_col_offset or 0))))
@@ -167,7 +167,7 @@ def _describe_region(region: Region, facts: FileFacts) -> str:
         "never": "not traced",
         "unknown": "may be called from code outside the project, so it is not known to be traced",
     }
-    if region.steps:
+    if region.reasons_inside_out:
         return f"{words[region.traced]}: {region.describe(facts)}"
     return f"{words[region.traced]}: in {scope_label(region.scope)}"
 
@@ -223,7 +223,7 @@ def describe_value(value: Value, program: Program) -> str:
     return type(value).__name__
 
 
-def axes_of(mesh: Mesh, between: str = ", ") -> str:
+def format_axes(mesh: Mesh, between: str = ", ") -> str:
     """The axes of a mesh with their sizes; empty where they are not known."""
     named = zip(mesh.axis_names or (), mesh.sizes, strict=False)
     return between.join(f"{name}={size}" if size is not None else name for name, size in named)
@@ -232,7 +232,7 @@ def axes_of(mesh: Mesh, between: str = ", ") -> str:
 def _describe_mesh(mesh: Mesh) -> str:
     if mesh.axis_names is None:
         return "a mesh with unknown axes"
-    axes = axes_of(mesh)
+    axes = format_axes(mesh)
     kind = "" if mesh.axis_types in ("default", "unknown") else f", {mesh.axis_types} axes"
     return f"mesh ({axes}){kind} at {mesh.place.file.path.name}:{mesh.place.line}"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shardlint.config.targets import Targets
-from shardlint.engine.explain import program_of
+from shardlint.engine.explain import program_for_path
 from shardlint.facts.layouts import layouts_of
 from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import Instance, Value
@@ -28,10 +28,10 @@ def explain_file(path: Path) -> Iterator[str]:
     """
     absolute = Path(os.path.realpath(path))
     source = decode_file(path, read_bytes(path))
-    program, targets = program_of(absolute)
-    beside = layouts_by_line(program, program.project.checked(source, absolute), targets)
+    program, targets = program_for_path(absolute)
+    beside = layouts_by_line(program, program.project.parse_checked(source, absolute), targets)
     for number in range(1, len(source.line_starts) + 1):
-        line = source.line(number).rstrip()
+        line = source.line_text(number).rstrip()
         shown = "; ".join(beside.get(number, ()))
         yield f"{number:5}  {line:<{_WIDTH}}  {shown}".rstrip() if shown else f"{number:5}  {line}".rstrip()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shardlint.config.folders import Places, folder_of, real_path
 from shardlint.engine.results import Options
-from shardlint.source.find import Found, find
+from shardlint.source.find import Found, find_python_files
 
 
 def choose_files(paths: Sequence[Path], options: Options, places: Places) -> Found:
@@ -16,10 +16,10 @@ def choose_files(paths: Sequence[Path], options: Options, places: Places) -> Fou
     every = Found()
     seen: set[str] = set()
     for path in paths:
-        settings = places.settings(real_path(folder_of(path)))
+        settings = places.settings_for(real_path(folder_of(path)))
         exclude = (*settings.exclude, *options.exclude)
-        base = settings.folder if settings.path is not None else Path(real_path(".")) if exclude else None
-        found = find([path], exclude, base, places.tree)
+        base = settings.settings_folder if settings.path is not None else Path(real_path(".")) if exclude else None
+        found = find_python_files([path], exclude, base, places.tree)
         if len(paths) == 1:
             return found
         every.missing += found.missing

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 if TYPE_CHECKING:
     from shardlint.engine.results import FileReport
     from shardlint.rules_api.rule import Finding
     from shardlint.source.text import Source
 
-_BLANKS = regex(r"\s+")
+_BLANKS = compile_lazily(r"\s+")
 # What formatters change: blanks, quotes, a comma before the closing bracket, brackets around a whole expression.
-_LAYOUT = regex(r"[\s\\]+|,(?=\s*[)\]}])|#[^\n]*")
+_LAYOUT = compile_lazily(r"[\s\\]+|,(?=\s*[)\]}])|#[^\n]*")
 _SHOWN = 120
 
 
@@ -36,7 +36,7 @@ class Content(NamedTuple):
 def finding_contents(file: FileReport) -> list[Content]:
     """Of each finding of a file, in their order."""
     places = _Statements(file.source) if file.findings else None
-    return [places.content(finding) for finding in file.findings] if places is not None else []
+    return [places.finding_content(finding) for finding in file.findings] if places is not None else []
 
 
 def finding_fingerprints(file: FileReport, path: str) -> Iterator[str]:
@@ -58,7 +58,7 @@ class _Statements:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self.tree = None
 
-    def content(self, finding: Finding) -> Content:
+    def finding_content(self, finding: Finding) -> Content:
         found = list(self._statements_around(finding.start)) if self.tree is not None else []
         names = [
             node.name
@@ -69,7 +69,7 @@ class _Statements:
             start, end = self._statement_span(found[-1])
             start, end = min(start, finding.start), max(end, min(finding.end, end))
         else:
-            line = self.source.line_at(finding.start)
+            line = self.source.line_text_at(finding.start)
             start = self.source.text.rfind("\n", 0, finding.start) + 1
             end = start + len(line)
         text = self.source.text[start:end]
@@ -90,19 +90,19 @@ class _Statements:
             inside = [found]
 
     def _contains_offset(self, node: ast.stmt, offset: int) -> bool:
-        end = self.source.offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
+        end = self.source.offset_of(node.end_lineno or node.lineno, node.end_col_offset or 0)
         return self._begin_offset(node) <= offset < max(end, self._begin_offset(node) + 1)
 
     def _begin_offset(self, node: ast.stmt) -> int:
         first = min((one.lineno for one in getattr(node, "decorator_list", ())), default=node.lineno)
         if first < node.lineno:
             return self.source.line_starts[first - 1]
-        return self.source.offset(node.lineno, node.col_offset)
+        return self.source.offset_of(node.lineno, node.col_offset)
 
     def _statement_span(self, node: ast.stmt) -> tuple[int, int]:
         """Where a statement is; of one that holds others, its head."""
         inner = next(_child_statements([node]), None)
-        end = self.source.offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
+        end = self.source.offset_of(node.end_lineno or node.lineno, node.end_col_offset or 0)
         return self._begin_offset(node), end if inner is None else max(
             self._begin_offset(inner), self._begin_offset(node)
         )

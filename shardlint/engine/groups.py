@@ -15,7 +15,7 @@ from operator import or_
 from typing import NamedTuple
 
 from shardlint.config.targets import Targets
-from shardlint.engine.dispatch import Asked, Followed, asked_on, in_order, sites_at
+from shardlint.engine.dispatch import Asked, Followed, places_on_lines, site_order, sites_at
 from shardlint.engine.index import RuleIndex, Word
 from shardlint.model import Program
 from shardlint.model.again import Gone
@@ -23,15 +23,15 @@ from shardlint.model.bits import Bits, Need
 from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.store import digest_bytes
 from shardlint.source.text import Source
 from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts
-from shardlint.syntax.edited import Edited, Text, file_of
+from shardlint.syntax.edited import Edited, Text, noted_file
 from shardlint.syntax.parts import OUTLINE, Part, lines_of, part_pieces, texts_of_parts
 
-_LINES = regex(r"\blines? \d")
+_LINES = compile_lazily(r"\blines? \d")
 Spot = tuple[str, int]
 """A character of a file: its part, and how far from the part's beginning it is."""
 
@@ -42,7 +42,7 @@ class Told(NamedTuple):
     finding: Finding
     spots: tuple[Spot, ...]
 
-    def mentions(self, names: Iterable[str], own_lines: bool) -> bool:
+    def mentions_lines(self, names: Iterable[str], own_lines: bool) -> bool:
         """Return whether its texts mention lines: of files, by name, or of its own."""
         finding = self.finding
         fix = finding.fix
@@ -87,7 +87,7 @@ class Record:
     """The names that are followed for them, by the parts that say so."""
 
     @cached_property
-    def used(self) -> int:
+    def used_needs(self) -> int:
         """The needs that anything in it rests on."""
         found = self.base
         for part in self.parts.values():
@@ -107,17 +107,17 @@ class Before:
     named: tuple[str, ...] = ()
     """The files whose lines may have moved, by name."""
 
-    def after(self, touched: Iterable[int], named: tuple[str, ...]) -> Before:
+    def with_changes(self, touched: Iterable[int], named: tuple[str, ...]) -> Before:
         """The same after something changed."""
         dead = reduce(or_, (1 << place for place in touched), self.dead)
         return Before(self.record, self.places, dead, tuple(dict.fromkeys((*self.named, *named))))
 
     @property
-    def holds(self) -> bool:
+    def is_still_valid(self) -> bool:
         """True if all that was found still is, in a file that is the same."""
         groups = (group for part in self.record.parts.values() for group in part.groups.values())
-        return not self.dead & self.record.used and not any(
-            told.mentions(self.named, False) for group in groups for told in group.told
+        return not self.dead & self.record.used_needs and not any(
+            told.mentions_lines(self.named, False) for group in groups for told in group.told
         )
 
 
@@ -138,14 +138,14 @@ class Layout:
         self.before = [0, *accumulate(sizes)]
         self._place = dict(zip(self.names, range(len(parts)), strict=True))
 
-    def spot(self, offset: int) -> Spot:
+    def spot_of_offset(self, offset: int) -> Spot:
         """Where a character is."""
         place = bisect_right(self.starts, offset) - 1
         if place >= 0 and offset < self.ends[place]:
             return self.names[place], offset - self.starts[place]
         return OUTLINE, offset - self.before[place + 1]
 
-    def offset(self, spot: Spot) -> int:
+    def offset_of_spot(self, spot: Spot) -> int:
         """The character."""
         name, along = spot
         if name != OUTLINE:
@@ -200,9 +200,9 @@ class Look:
         kept: bool = False,
     ) -> None:
         self.program, self.facts, self.index, self.targets, self.kept = program, facts, index, targets, kept
-        parts = facts.looked.parts
-        self._layout = Layout(facts.untold, parts)
-        self._own = texts_of_parts(facts.untold.text, parts) if kept else {}
+        parts = facts.looked.parts_in_order
+        self._layout = Layout(facts.untracked_source, parts)
+        self._own = texts_of_parts(facts.untracked_source.text, parts) if kept else {}
         self._texts = {
             name: digest_bytes(text.encode("utf-8", "surrogatepass")) for name, text in self._own.items()
         }
@@ -212,7 +212,7 @@ class Look:
         """The parts that are as they were."""
         self._moved = list(texts_before.items()) != list(self._texts.items())
         """Whether anything of the text is another, or stands elsewhere."""
-        self._dead = self._no_longer() if self._before is not None else 0
+        self._dead = self._invalid_needs() if self._before is not None else 0
         self._parts: dict[str, _Part] = {}
         self._groups: dict[tuple[str, str], _Room] = {}
         self._found: list[_Found] = []
@@ -227,19 +227,19 @@ class Look:
         same = self.kept and record.texts.get(OUTLINE) == self._texts[OUTLINE]
         return same and record.least == self.index.least.value
 
-    def _no_longer(self) -> int:
+    def _invalid_needs(self) -> int:
         """The needs from before that no longer hold, those of the file itself among them."""
         before = self._before
         assert before is not None
         dead = before.dead
         if self._moved:
-            now = Text(self.facts.untold.text, self._own)
-            edited = Edited.between(before.record.texts, now, self._texts)
-            for place in Gone(edited={str(self.facts.path): edited}).numbers(before.places):
+            now = Text(self.facts.untracked_source.text, self._own)
+            edited = Edited.compare_digests(before.record.texts, now, self._texts)
+            for place in Gone(edited={str(self.facts.path): edited}).find_invalidated_numbers(before.places):
                 dead |= 1 << place
         return dead
 
-    def find(
+    def run_rules(
         self, words: Iterable[Word], check: Callable[[Site], Iterable[Finding]], pause: Callable[[], None]
     ) -> Iterator[tuple[Rule, RuleFailed]]:
         """Look; yields the rules that failed, of which nothing more is asked."""
@@ -252,13 +252,13 @@ class Look:
                 for site in self._sites_of_part(part, inside)
             ]
         failed: set[Rule] = set()
-        for site in sorted(triggered, key=in_order):
+        for site in sorted(triggered, key=site_order):
             pause()
             if site.rule in failed:
                 continue
             needs.now = set()
             try:
-                self._ask(site, check)
+                self._ask_rule(site, check)
             except RuleFailed as error:
                 failed.add(site.rule)
                 yield site.rule, error
@@ -267,7 +267,7 @@ class Look:
             return  # nobody asks what it rests on
         rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
         sets = [outer, *(room.needs for room in rooms), *(one.needs for one in self._found)]
-        self._base, *bits = needs.together(sets, self._places)
+        self._base, *bits = needs.combine_sets(sets, self._places)
         making: list[_Room | _Found] = [*rooms, *self._found]
         for one, found in zip(making, bits, strict=True):
             one.fresh = found
@@ -280,11 +280,11 @@ class Look:
         self._words = _digest_of(words) if self.kept else ""
         before = self._before.record if self._before is not None else None
         if before is not None and before.words == self._words:
-            hold = {name for name in self._same if self._all_holds(before.parts.get(name))} - {OUTLINE}
+            hold = {name for name in self._same if self._is_part_still_valid(before.parts.get(name))} - {OUTLINE}
             again = self._texts.keys() - hold
             known = frozenset().union(*before.followed.values())
-            lines = lines_of(again, self.facts.looked.parts, len(self.facts.untold.line_starts))
-            places, followed = asked_on(self.facts, self.index, words, known, lines)
+            lines = lines_of(again, self.facts.looked.parts_in_order, len(self.facts.untracked_source.line_starts))
+            places, followed = places_on_lines(self.facts, self.index, words, known, lines)
             found = self._names_by_part(followed, again)
             if all(
                 found.get(name) == before.followed.get(name)
@@ -293,10 +293,10 @@ class Look:
                 self._followed = before.followed
                 for name in hold & before.parts.keys():
                     self._take_over(name, before.parts[name])
-                return [(name, inside) for name, inside in self._by_part(places) if name in again]
-        places, followed = asked_on(self.facts, self.index, words, ())
+                return [(name, inside) for name, inside in self._group_by_part(places) if name in again]
+        places, followed = places_on_lines(self.facts, self.index, words, ())
         self._followed = self._names_by_part(followed, self._texts.keys()) if self.kept else {}
-        return self._by_part(places)
+        return self._group_by_part(places)
 
     def _names_by_part(
         self, followed: Iterable[tuple[ast.AST, Followed]], parts: Collection[str]
@@ -308,7 +308,7 @@ class Look:
                 found.setdefault(part, set()).add(one)
         return {part: frozenset(names) for part, names in found.items()}
 
-    def _all_holds(self, part: PartRecord | None) -> bool:
+    def _is_part_still_valid(self, part: PartRecord | None) -> bool:
         if part is None:
             return True
         return not part.needed & self._dead and all(map(self._is_group_valid, part.groups.values()))
@@ -318,7 +318,7 @@ class Look:
         for code, group in known.groups.items():
             self._reuse_group(name, code, group)
 
-    def _by_part(self, places: Iterable[Asked]) -> Iterable[tuple[str, list[tuple[int, Asked]]]]:
+    def _group_by_part(self, places: Iterable[Asked]) -> Iterable[tuple[str, list[tuple[int, Asked]]]]:
         found: dict[str, list[tuple[int, Asked]]] = {}
         for place in places:
             part, along = self._spot_of_node(place.node)
@@ -327,7 +327,7 @@ class Look:
 
     def _spot_of_node(self, node: ast.AST) -> Spot:
         """Where a node begins; where nothing is kept all is one part, and nobody asks where in it."""
-        return self._layout.spot(self.facts.span(node)[0]) if self.kept else (OUTLINE, 0)
+        return self._layout.spot_of_offset(self.facts.character_span(node)[0]) if self.kept else (OUTLINE, 0)
 
     def _sites_of_part(self, name: str, inside: Sequence[tuple[int, Asked]]) -> Sequence[Site]:
         """The sites of a part that must be looked at."""
@@ -338,7 +338,7 @@ class Look:
         if known is not None and not known.needed & self._dead:
             part.sites, part.room.kept = known.sites, known.needed
             again = {code for code, group in known.groups.items() if not self._is_group_valid(group)}
-            places = [one._replace(rules=one.rules & self.index.of_codes(again)) for one in places]
+            places = [one._replace(rules=one.rules & self.index.select_codes(again)) for one in places]
             needs.now = set()
             found = sites_at(self.program, self.facts, self.index, self.targets, filter(_is_asked, places))
         else:
@@ -371,40 +371,40 @@ class Look:
         before = self._before
         assert before is not None
         return not any(
-            told.mentions(before.named, self._moved) or any(part not in self._same for part, _ in told.spots)
+            told.mentions_lines(before.named, self._moved) or any(part not in self._same for part, _ in told.spots)
             for told in group.told
         )
 
     def _reuse_group(self, name: str, code: str, group: Group) -> None:
         room = self._groups[name, code] = _Room(kept=group.needed, told=list(group.told))
         for told in group.told:
-            at, start, end, *edits = map(self._layout.offset, told.spots)
-            finding = replace(told.finding, rule=type(self.index.codes[code].rule), start=start, end=end)
+            at, start, end, *edits = map(self._layout.offset_of_spot, told.spots)
+            finding = replace(told.finding, rule=type(self.index.cards_by_code[code].rule), start=start, end=end)
             if finding.fix is not None:
                 places = zip(finding.fix.edits, edits[::2], edits[1::2], strict=True)
                 moved = tuple(replace(edit, start=first, end=last) for edit, first, last in places)
                 finding = replace(finding, fix=replace(finding.fix, edits=moved))
             self._found.append(_Found((at, code, ""), finding, room, made=False))
 
-    def _ask(self, site: Site, check: Callable[[Site], Iterable[Finding]]) -> None:
+    def _ask_rule(self, site: Site, check: Callable[[Site], Iterable[Finding]]) -> None:
         needs = self.program.needs
         # A violation rests on the whole file: it is kept with the place that asks for all of them.
         asked = self.facts.tree.body[0] if site.form == "violation" else site.syntax
         room = self._groups.setdefault((self._spot_of_node(asked)[0], site.rule.code), _Room())
         try:
             for finding in check(site):
-                at = self.facts.span(site.syntax)[0]
+                at = self.facts.character_span(site.syntax)[0]
                 self._found.append(_Found((at, site.rule.code, site.form), finding, room, needs.now))
         finally:
             room.needs |= needs.now
 
-    def findings(self) -> Iterator[Finding]:
+    def collect_findings(self) -> Iterator[Finding]:
         """All that was found, in the order of the sites; once."""
-        own, needed = str(self.facts.path), self._places.settled()
+        own, needed = str(self.facts.path), self._places.positioned_needs()
         for one in sorted(self._found, key=lambda one: one.order):
             finding = one.finding
             if one.made:
-                rests = {file_of(needed[place]) for place in _set_bits(one.fresh)} - {own}
+                rests = {noted_file(needed[place]) for place in _set_bits(one.fresh)} - {own}
                 finding = replace(finding, rests=tuple(sorted(path for path in rests if path is not None)))
                 edits = finding.fix.edits if finding.fix is not None else ()
                 offsets = (
@@ -413,16 +413,16 @@ class Look:
                     finding.end,
                     *(x for edit in edits for x in (edit.start, edit.end)),
                 )
-                one.room.told.append(Told(finding, tuple(map(self._layout.spot, offsets))))
+                one.room.told.append(Told(finding, tuple(map(self._layout.spot_of_offset, offsets))))
             yield finding
 
-    def record(self) -> tuple[tuple[Need, ...], Record]:
+    def make_record(self) -> tuple[tuple[Need, ...], Record]:
         """Return all dependencies, and the record to cache; after `findings`."""
         rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
         for room in rooms:
             room.kept |= room.fresh
         used = reduce(or_, (room.kept for room in rooms), self._base)
-        needed = self._places.settled()
+        needed = self._places.positioned_needs()
         if used.bit_count() < len(needed) // 2:  # the rest is from before
             held = list(_set_bits(used))
             needed = tuple(needed[place] for place in held)
@@ -444,8 +444,8 @@ class Look:
 def _digest_of(words: Iterable[Word]) -> str:
     told = [
         (
-            *(one.word, one.beside, sorted(rule.code for rule in one.rules), one.evaluated),
-            sorted((rule.code, pattern) for rule, pattern in one.lines),
+            *(one.word, one.beside, sorted(rule.rule_code for rule in one.rules), one.evaluated),
+            sorted((rule.rule_code, pattern) for rule, pattern in one.lines),
         )
         for one in words
     ]
@@ -462,7 +462,7 @@ def _digest_of_questions(inside: Sequence[tuple[int, Asked]]) -> str:
         (
             along,
             type(one.node).__name__,
-            sorted(rule.code for rule in one.rules),
+            sorted(rule.rule_code for rule in one.rules),
             one.evaluated,
             one.form or "",
         )

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from shardlint.config.certainty import Certainty
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
-from shardlint.engine.catalogue import Card, cards, wanted
+from shardlint.engine.catalogue import Card, may_reach_certainty, rule_cards
 from shardlint.engine.conditions import ANYWHERE, IMPORT, Around, When
 from shardlint.rules_api.rule import Rule
 from shardlint.source.lazy import dataclass
@@ -52,14 +52,14 @@ class RuleIndex:
     """The least certainty of findings that are wanted."""
 
     @classmethod
-    def of(
+    def index_rules(
         cls, rules: Iterable[Rule | Card], least: Certainty = Certainty.POSSIBLE, own: OwnNames = NO_OWN_NAMES
     ) -> RuleIndex:
         """Index the rules by the names they trigger on in a project whose settings say this."""
         index = cls(least=least)
         for rule in rules:
-            card = rule if isinstance(rule, Card) else Card.of(rule)
-            for wake in card.woken_by(own):
+            card = rule if isinstance(rule, Card) else Card.describe_rule(rule)
+            for wake in card.triggers_for(own):
                 table: dict[str, list[Card]] = getattr(index, wake.kind)
                 asked = table.setdefault(wake.name, [])
                 if card not in asked:
@@ -68,25 +68,25 @@ class RuleIndex:
                     index.words.setdefault(word, {}).setdefault(when, set()).add(card)
         return index
 
-    def to(self, least: Certainty) -> RuleIndex:
+    def with_certainty(self, least: Certainty) -> RuleIndex:
         """The same for findings that are at least so sure."""
         other = copy(self)
         other.least = least
         return other
 
     @cached_property
-    def codes(self) -> dict[str, Card]:
+    def cards_by_code(self) -> dict[str, Card]:
         """The rules by their codes."""
         return {
-            rule.code: rule for asking in self.words.values() for rules in asking.values() for rule in rules
+            rule.rule_code: rule for asking in self.words.values() for rules in asking.values() for rule in rules
         }
 
-    def of_codes(self, codes: Iterable[str]) -> frozenset[Card]:
+    def select_codes(self, codes: Iterable[str]) -> frozenset[Card]:
         """The rules with some codes."""
-        return frozenset(self.codes[code] for code in codes)
+        return frozenset(self.cards_by_code[code] for code in codes)
 
     @cached_property
-    def screen(self) -> Screen:
+    def make_screen(self) -> Screen:
         """Return a screen that decides by a file's bytes whether any of the rules may trigger."""
         words: dict[str, dict[str, tuple[bytes, ...] | None]] = {}
         for word, asked in self.words.items():
@@ -106,13 +106,17 @@ class RuleIndex:
 
         So a rule finds the same alone and with all others.
         """
-        texts = Texts.of(data)
+        texts = Texts.make_texts(data)
         found: dict[tuple[str, tuple[str, ...]], set[Card]] = {}
         evaluated: set[tuple[str, tuple[str, ...]]] = set()
         lines: set[tuple[Card, str]] = set()
         for word in hits:
             for when, rules in self.words.get(word, {}).items():
-                if around.may_meet(when) and texts.meet(when.library, when.near) and around.meets(when):
+                if (
+                    around.may_be_met(when)
+                    and texts.mentions_library_near(when.library, when.near)
+                    and around.is_met(when)
+                ):
                     found.setdefault((word, when.beside), set()).update(rules)
                     if when.evaluated:
                         evaluated.add((word, when.beside))
@@ -126,13 +130,14 @@ class RuleIndex:
 
 def make_screens(least: Certainty, own: OwnNames = NO_OWN_NAMES) -> Screens:
     """The screen of all rules there are, and of those left in a project that does not import a module they ask for."""
-    asked = [card for card in cards().values() if wanted(card, least)]
-    return RuleIndex.of(asked, own=own).screen, {
-        module: RuleIndex.of(left, own=own).screen for module, left in without_modules(asked).items()
+    asked = [card for card in rule_cards().values() if may_reach_certainty(card, least)]
+    return RuleIndex.index_rules(asked, own=own).make_screen, {
+        module: RuleIndex.index_rules(left, own=own).make_screen
+        for module, left in rules_without_modules(asked).items()
     }
 
 
-def without_modules(rules: Collection[Card]) -> dict[str, list[Card]]:
+def rules_without_modules(rules: Collection[Card]) -> dict[str, list[Card]]:
     """For each module that a rule wants the project to import: the rules left where no file does."""
     modules = sorted({rule.known.project for rule in rules if rule.known.project})
     return {module: [rule for rule in rules if rule.known.project != module] for module in modules}

@@ -41,16 +41,16 @@ def _dotted_name(program: Program, value: Function | ClassValue) -> str:
     file, node = value.place.file, value.place.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return ""
-    outer = [scope.name for scope in file.home(node).outward() if scope.kind != "module"]
+    outer = [scope.name for scope in file.evaluation_scope(node).enclosing_scopes() if scope.kind != "module"]
     return ".".join((program.project.module_name(file.path), *reversed(outer), node.name))
 
 
 def _handed_on(program: Program, file: FileFacts, name: str) -> ast.AST | None:
     """The definition that a module of the project hands on under a name."""
     module, _, last = name.rpartition(".")
-    path = program.project.resolve(module, file.path)
+    path = program.project.resolve_module(module, file.path)
     facts = program.project.facts(path) if path is not None else None
-    value = program.evaluator.linker.member(facts, last) if facts is not None else None
+    value = program.evaluator.linker.module_member(facts, last) if facts is not None else None
     while isinstance(value, Transformed) and value.api.name != "functools.partial":
         value = value.inner
     return value.place.node if isinstance(value, Function | ClassValue) else None

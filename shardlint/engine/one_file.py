@@ -13,22 +13,22 @@ from shardlint.config.certainty import Certainty
 from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
 from shardlint.config.settings import Settings
 from shardlint.config.targets import Targets, find_targets
-from shardlint.engine.catalogue import Card, cards, wanted
+from shardlint.engine.catalogue import Card, may_reach_certainty, rule_cards
 from shardlint.engine.conditions import Around
 from shardlint.engine.index import RuleIndex
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
-from shardlint.engine.rule_limit import SECONDS, TookTooLong, limit_time, limits_kept
+from shardlint.engine.rule_limit import SECONDS, TookTooLong, keep_limits, limit_time
 from shardlint.model.project import Answers, Project
-from shardlint.rules_api.registry import UnknownRule, entries, matching, selected
+from shardlint.rules_api.registry import UnknownRule, codes_matching, rule_entries, select_codes
 from shardlint.rules_api.rule import Finding
 from shardlint.source.decoding import decode_file
-from shardlint.source.find import matches
+from shardlint.source.find import is_path_matched
 from shardlint.source.import_graph import ImportGraph
 from shardlint.source.lazy import dataclass
 from shardlint.source.newer import explain_newer_syntax
 from shardlint.source.notebook import Notebook, program_text
 from shardlint.source.packs import BrokenPack
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.screen import Texts
 from shardlint.source.suppress import find_suppressions
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, read_bytes
@@ -48,7 +48,7 @@ _OWN = frozenset({"SL001", "SL002", "SL003", "SL005"})
 # What rules trigger on takes longer to say than a small project takes to check, and a fix makes many checkers.
 _INDICES: dict[tuple[tuple[Card, ...], Certainty, tuple[str, ...]], RuleIndex] = {}
 _MOST_INDICES = 24
-_IN_A_STRING = regex(r": (?:\((?:unicode|value) error\)|bytes can only contain ASCII)")
+_IN_A_STRING = compile_lazily(r": (?:\((?:unicode|value) error\)|bytes can only contain ASCII)")
 
 
 @dataclass
@@ -73,18 +73,18 @@ class _Scope:
     """Patterns of files, and the codes left out there."""
 
     @cached_property
-    def program(self) -> Program:
+    def project_program(self) -> Program:
         """Return the model of the project for questions beyond its texts."""
         from shardlint.model import Program
 
         return Program(self.project.root, own=self.settings.own_names, project=self.project)
 
-    def ignored(self, path: Path) -> frozenset[str]:
+    def ignored_codes(self, path: Path) -> frozenset[str]:
         """The codes that the settings leave out for a file."""
         if not self.ignores or self.settings.path is None:
             return frozenset()
-        base, real = Path(os.path.realpath(self.settings.folder)), Path(os.path.realpath(path))
-        here = [codes for pattern, codes in self.ignores if matches([pattern], real, base)]
+        base, real = Path(os.path.realpath(self.settings.settings_folder)), Path(os.path.realpath(path))
+        here = [codes for pattern, codes in self.ignores if is_path_matched([pattern], real, base)]
         return frozenset().union(*here)
 
 
@@ -120,7 +120,7 @@ class Checker:
         self.pause: Callable[[], None] = lambda: None
         """Called now and then. What it raises, if it is no `Exception`, ends the check of the file."""
 
-    def again(
+    def make_updated(
         self,
         overlay: dict[Path, Source],
         changed: Collection[Path],
@@ -133,45 +133,45 @@ class Checker:
         of, by `dispose`, unless the new one is used only for a while, `beside` it.
         """
         from shardlint.model import Program
-        from shardlint.model.again import Gone, again
+        from shardlint.model.again import Gone, update_project
 
         after = Checker(self.options, overlay, self._places, before=self._before)
         after._real, after.pause = self._real, self.pause
         after._texts = {} if beside else {path: texts for path, texts in self._texts.items() if Path(path) in overlay}
         gone = Gone()
         for key, scope in self._scopes.items():
-            project, moved = again(scope.project, overlay, changed, files.get(key[1]), beside)
+            project, moved = update_project(scope.project, overlay, changed, files.get(key[1]), beside)
             program = Program(project.root, overlay, scope.settings.own_names, project)
-            program.inherit(scope.program, moved)
+            program.inherit_answers(scope.project_program, moved)
             after._scopes[key] = replace(scope, project=project)
-            after._scopes[key].program = program
+            after._scopes[key].project_program = program
             gone |= moved
         return after, gone
 
-    def dispose(self, heir: Checker) -> None:
+    def release_to(self, heir: Checker) -> None:
         """Let go of all but what was lent to another."""
         for key, scope in self._scopes.items():
-            successor = heir._scopes[key].program
+            successor = heir._scopes[key].project_program
             scope.project.lent = dict(successor.project.lent)
-            scope.program.end(successor)
+            scope.project_program.end_for_heir(successor)
         self._scopes.clear()
 
-    def projects(self) -> list[Project]:
+    def checked_projects(self) -> list[Project]:
         """The projects of the files that were checked."""
         return [scope.project for scope in self._scopes.values()]
 
-    def known(self, path: Path) -> tuple[Program, Targets]:
+    def program_and_targets(self, path: Path) -> tuple[Program, Targets]:
         """The program and the releases that hold for a file, by absolute path."""
         scope = self._scope_of_folder(folder_of(path))
-        return scope.program, scope.targets
+        return scope.project_program, scope.targets
 
-    def targets(self, path: Path) -> Targets:
+    def targets_for(self, path: Path) -> Targets:
         """The targets that hold for a file or folder, by absolute path."""
         return self._scope_of_folder(folder_of(path)).targets
 
-    def root(self, path: Path) -> str:
+    def root_for(self, path: Path) -> str:
         """The root of the project that a file is in."""
-        return self._places.root(os.path.dirname(self._real_path(path)))
+        return self._places.project_root(os.path.dirname(self._real_path(path)))
 
     def _real_path(self, path: Path) -> str:
         if os.path.islink(path):
@@ -181,7 +181,7 @@ class Checker:
             self._real[folder] = os.path.realpath(folder)
         return os.path.join(self._real[folder], name)
 
-    def answers(self) -> dict[ScopeKey, Answers]:
+    def search_answers(self) -> dict[ScopeKey, Answers]:
         """Return the results of searches through the projects of the checked files, including those by other
         processes.
         """
@@ -192,7 +192,7 @@ class Checker:
             key: {**self._answers.get(key, {}), **found.get(key, {})} for key in {**self._answers, **found}
         }
 
-    def parts(self) -> dict[str, tuple[Part, ...]]:
+    def parsed_parts(self) -> dict[str, tuple[Part, ...]]:
         """The parts of all files that were parsed, by other processes too, where anything is to be kept."""
         if self._before is not None:
             for scope in self._scopes.values():
@@ -201,23 +201,23 @@ class Checker:
 
     def let_go(self) -> None:
         """Let go of all that was read of the projects so far."""
-        self.parts()
+        self.parsed_parts()
         for scope in self._scopes.values():
-            if "program" in vars(scope):
-                scope.program.forget()
+            if "project_program" in vars(scope):
+                scope.project_program.forget_trees()
         self._scopes.clear()
         self._last = None
         self._answers.clear()
 
-    def learn(self, answers: Mapping[ScopeKey, Answers], parts: Mapping[str, tuple[Part, ...]]) -> None:
+    def learn_answers(self, answers: Mapping[ScopeKey, Answers], parts: Mapping[str, tuple[Part, ...]]) -> None:
         """Take over what another process found."""
         self._parts.update(parts)
         for key, found in answers.items():
             self._answers[key] = {**self._answers.get(key, {}), **found}
 
     def _scope_of_folder(self, folder: str) -> _Scope:
-        settings = self._places.settings(folder)
-        key = scope_key(settings, self._places.root(folder))
+        settings = self._places.settings_for(folder)
+        key = scope_key(settings, self._places.project_root(folder))
         if key not in self._scopes:
             self._scopes[key] = self._make_scope(settings, key)
         return self._scopes[key]
@@ -225,28 +225,28 @@ class Checker:
     def _make_scope(self, settings: Settings, key: ScopeKey) -> _Scope:
         options, root = self.options, Path(key[1])
         ignores = _read_per_file_ignores(settings)
-        reported = selected(
+        reported = select_codes(
             options.select or settings.select,
             (*settings.ignore, *options.ignore),
             (*(() if options.select else settings.extend_select), *options.extend_select),
         )
         if options.harm:
-            reported &= frozenset(matching(options.harm))
-        ever = rules = tuple(cards(_run(reported, settings, options)).values())
-        targets = find_targets(root, options.targets, settings.targets, settings.name)
+            reported &= frozenset(codes_matching(options.harm))
+        ever = rules = tuple(rule_cards(_rules_to_run(reported, settings, options)).values())
+        targets = find_targets(root, options.targets, settings.targets, settings.file_name)
         rules = tuple(
-            rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.known.releases.items())
+            rule for rule in rules if all(targets.is_release_in(p, spec) for p, spec in rule.known.releases.items())
         )
         sure = settings.least_certainty(options.certainty)
-        asked = [rule for rule in rules if wanted(rule, sure)]
+        asked = [rule for rule in rules if may_reach_certainty(rule, sure)]
         project = Project(root, self._overlay, by_part=self._before is not None, graph=self._graphs.get(key))
         project.answers.update(self._answers.get(key, {}))
         return _Scope(
             settings,
-            frozenset(rule.code for rule in rules),
+            frozenset(rule.rule_code for rule in rules),
             reported,
             lambda: self._index_of_rules(rules, settings),
-            self._index_of_rules([rule for rule in ever if wanted(rule, sure)], settings),
+            self._index_of_rules([rule for rule in ever if may_reach_certainty(rule, sure)], settings),
             self._index_of_rules(asked, settings, sure),
             targets,
             project,
@@ -258,12 +258,12 @@ class Checker:
         self, rules: Sequence[Card], settings: Settings, sure: Certainty = Certainty.POSSIBLE
     ) -> RuleIndex:
         own = settings.own_names
-        key = tuple(rules), sure, own.waking
+        key = tuple(rules), sure, own.triggering_names
         if key not in _INDICES:
             if len(_INDICES) >= _MOST_INDICES:
                 _INDICES.clear()
             same = [one for other, one in _INDICES.items() if (other[0], other[2]) == (key[0], key[2])]
-            _INDICES[key] = same[0].to(sure) if same else RuleIndex.of(rules, sure, own)
+            _INDICES[key] = same[0].with_certainty(sure) if same else RuleIndex.index_rules(rules, sure, own)
         return _INDICES[key]
 
     def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
@@ -287,12 +287,12 @@ class Checker:
             texts = Texts(python, self._texts.pop(real, None))
             if given is not None:
                 self._texts[real] = texts
-            ever = scope.ever.screen.hits(texts)
+            ever = scope.ever.make_screen.find_words(texts)
         needs = scope.project.needs
-        needs.begin()
+        needs.begin_answer()
         hits = []
         if ever or commented:
-            hits = index.screen.hits(texts) if commented else index.screen.of(ever, texts)
+            hits = index.make_screen.find_words(texts) if commented else index.make_screen.filter_words(ever, texts)
         absolute = Path(real)
         words = index.words_in(hits, texts, _surroundings_of_file(scope, absolute, texts)) if hits else ()
         look: Look | None = None
@@ -302,8 +302,8 @@ class Checker:
             if words:
                 look = self._look_at_file(scope, absolute, source, index, texts)
                 unfit = self._unfit.get(real, {})
-                with limits_kept():
-                    for rule, failure in look.find(
+                with keep_limits():
+                    for rule, failure in look.run_rules(
                         words, lambda site: _findings_at_site(site, unfit), self.pause
                     ):
                         faults[rule.code] = Fault(rule.code, str(failure))
@@ -327,34 +327,34 @@ class Checker:
             )
         unparsed = self._left_out(scope, path, source)
         if not words and not commented and not unparsed:
-            return Outcome(path, quiet=not ever, needed=needs.named(needs.now) if ever else None)
+            return Outcome(path, quiet=not ever, needed=needs.named_needs(needs.now) if ever else None)
         from shardlint.engine.suppressed import comment_findings, unsuppressed_findings
 
-        found = _keep_surest(look.findings(), faults) if look is not None else []
+        found = _keep_surest(look.collect_findings(), faults) if look is not None else []
         comments = find_suppressions(source.text, source.line_starts)
         ran = None if faults else scope.codes
         kept = [
             *unsuppressed_findings(source, found, comments, scope.least),
             *comment_findings(source, comments, ran),
         ]
-        wanted = scope.reported - scope.ignored(path)
+        wanted = scope.reported - scope.ignored_codes(path)
         kept = sorted((one for one in kept if one.rule.code in wanted), key=_finding_order)
         if source.in_cells:
             kept = sorted(
-                [*(_with_other_words(one, source.told) for one in kept), *unparsed], key=_finding_order
+                [*(_replace_words(one, source.translate_message) for one in kept), *unparsed], key=_finding_order
             )
-        kept = [self._of_notebooks(one, scope, absolute) for one in kept]
+        kept = [self._translate_notebook_places(one, scope, absolute) for one in kept]
         report = FileReport(path, source, kept) if kept else None
         if faults:  # nothing is kept of it for the next run
             return Outcome(path, report, failed=True, faults=tuple(faults.values()))
         if self._before is None:
             return Outcome(path, report)
         if look is None:
-            return Outcome(path, report, needed=needs.named(needs.now))
-        needed, record = look.record()
+            return Outcome(path, report, needed=needs.named_needs(needs.now))
+        needed, record = look.make_record()
         return Outcome(path, report, needed=needed, record=record)
 
-    def _of_notebooks(self, finding: Finding, scope: _Scope, path: Path) -> Finding:
+    def _translate_notebook_places(self, finding: Finding, scope: _Scope, path: Path) -> Finding:
         """A finding with the places in notebooks that it rests on as people see them."""
         said = repr(
             replace(finding, rests=())
@@ -363,7 +363,7 @@ class Checker:
             if other.endswith(NOTEBOOKS) and other != str(path) and os.path.basename(other) in said:
                 facts = scope.project.facts(Path(other))
                 if facts is not None:
-                    finding = _with_other_words(finding, facts.source.told_elsewhere)
+                    finding = _replace_words(finding, facts.source.translate_message_of_other)
         return finding
 
     def _look_at_file(
@@ -372,13 +372,13 @@ class Checker:
         from shardlint.engine.groups import Look
 
         if self._last is not None and self._last is not scope:
-            self._last.program.left()
+            self._last.project_program.trim_for_next_project()
         self._last = scope
-        scope.program.trim()
-        facts = scope.project.checked(source, absolute)
-        facts.begin_as(texts.beginnings)
+        scope.project_program.trim_memory()
+        facts = scope.project.parse_checked(source, absolute)
+        facts.inherit_line_beginnings(texts.beginnings)
         known = self._before(str(absolute)) if self._before is not None else None
-        return Look(scope.program, facts, index, scope.targets, known, self._before is not None)
+        return Look(scope.project_program, facts, index, scope.targets, known, self._before is not None)
 
     def _not_read(
         self, scope: _Scope, path: Path, reason: str, needed: tuple[Need, ...] | None = None
@@ -389,14 +389,14 @@ class Checker:
     def _not_parsed(self, scope: _Scope, path: Path, source: Source, error: NotParsed) -> Outcome:
         line = min(error.line, len(source.line_starts))
         offset = min(source.line_starts[line - 1] + error.column - 1, len(source.text))
-        reason = source.told(str(error))
+        reason = source.translate_message(str(error))
         if error.newer and not _IN_A_STRING.search(reason):  # libcst does not look into strings
             reason += explain_newer_syntax(source)
         return Outcome(path, self._report_not_parsed(scope, path, source, offset, reason), reason, needed=())
 
     def _left_out(self, scope: _Scope, path: Path, source: Source) -> list[Finding]:
         """A finding for each cell of a notebook that cannot be parsed."""
-        if not isinstance(source, Notebook) or "SL001" not in scope.reported - scope.ignored(path):
+        if not isinstance(source, Notebook) or "SL001" not in scope.reported - scope.ignored_codes(path):
             return []
         from shardlint.rules_api.builtin import FileNotParsed
 
@@ -407,13 +407,13 @@ class Checker:
                 "defines.",
                 harm=FileNotParsed.harm,
             )
-            for at, _, reason in source.left_out()
+            for at, _, reason in source.unparsable_cells()
         ]  # fmt: skip
 
     def _report_not_parsed(
         self, scope: _Scope, path: Path, source: Source, offset: int, reason: str
     ) -> FileReport | None:
-        if "SL001" not in scope.reported - scope.ignored(path):
+        if "SL001" not in scope.reported - scope.ignored_codes(path):
             return None
         from shardlint.rules_api.builtin import FileNotParsed
 
@@ -428,17 +428,17 @@ def _surroundings_of_file(scope: _Scope, path: Path, own: Texts) -> Around:
     project = scope.project
 
     def says_any(texts: tuple[str, ...], or_own: tuple[str, ...]) -> bool:
-        return any(own[text.encode()] for text in (*texts, *or_own)) or project.holds(path, *texts)
+        return any(own[text.encode()] for text in (*texts, *or_own)) or project.is_text_in_files(path, *texts)
 
-    imports = cache(lambda module: project.imported(path, module))
-    return Around(imports, cache(says_any), project.is_test(path), lambda: bool(project.mappers(path)))
+    imports = cache(lambda module: project.is_module_imported(path, module))
+    return Around(imports, cache(says_any), project.is_test(path), lambda: bool(project.mapping_importers(path)))
 
 
 def _is_reported_at(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:
     """Return whether a rule that takes precedence reports the place with the same or a higher certainty."""
     before = finding.rule.behind if isinstance(finding.rule, type) else ()
     others = (found.get((code, finding.start, finding.end)) for code in before)
-    return any(other is not None and other.certainty.meets(finding.certainty) for other in others)
+    return any(other is not None and other.certainty.is_at_least(finding.certainty) for other in others)
 
 
 def _keep_surest(findings: Iterable[Finding], faults: Collection[str]) -> list[Finding]:
@@ -446,7 +446,7 @@ def _keep_surest(findings: Iterable[Finding], faults: Collection[str]) -> list[F
     found: dict[tuple[str, int, int], Finding] = {}
     for finding in findings:
         place = finding.rule.code, finding.start, finding.end
-        if place not in found or not found[place].certainty.meets(finding.certainty):
+        if place not in found or not found[place].certainty.is_at_least(finding.certainty):
             found[place] = finding
     kept = [one for one in found.values() if one.rule.code not in faults and not _is_reported_at(found, one)]
     return sorted(kept, key=_finding_order)
@@ -456,7 +456,7 @@ def _finding_order(finding: Finding) -> tuple[int, int, str]:
     return finding.start, finding.end, finding.rule.code
 
 
-def _with_other_words(finding: Finding, told: Callable[[str], str]) -> Finding:
+def _replace_words(finding: Finding, told: Callable[[str], str]) -> Finding:
     """A finding with its words told otherwise."""
     fix = finding.fix
     return replace(
@@ -475,7 +475,7 @@ def _read_per_file_ignores(settings: Settings) -> tuple[tuple[str, frozenset[str
 
     def codes_of_selectors(key: str, selectors: Sequence[str]) -> frozenset[str]:
         try:
-            return frozenset(matching(selectors))
+            return frozenset(codes_matching(selectors))
         except UnknownRule as error:
             raise UnknownRule(f"{settings.path}: {key}: {error}") from None
 
@@ -488,17 +488,17 @@ def _read_per_file_ignores(settings: Settings) -> tuple[tuple[str, frozenset[str
     )
 
 
-def _run(reported: frozenset[str], settings: Settings, options: Options) -> frozenset[str]:
+def _rules_to_run(reported: frozenset[str], settings: Settings, options: Options) -> frozenset[str]:
     """The rules that must run to find what is asked for.
 
     Whether a suppression is used rests on what the other rules would say.
     """
     if "SL002" not in reported:
         return reported
-    usual = selected(settings.select, settings.ignore, settings.extend_select)
+    usual = select_codes(settings.select, settings.ignore, settings.extend_select)
     if not usual - _OWN:
-        usual = selected((), settings.ignore)
-    return reported | (usual - frozenset(matching(options.ignore)))
+        usual = select_codes((), settings.ignore)
+    return reported | (usual - frozenset(codes_matching(options.ignore)))
 
 
 def _findings_at_site(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
@@ -508,7 +508,7 @@ def _findings_at_site(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
     rule = site.rule
     if rule.code in unfit:
         raise RuleFailed(unfit[rule.code])
-    line, pack = getattr(site.syntax, "lineno", 1), entries()[rule.code].pack
+    line, pack = getattr(site.syntax, "lineno", 1), rule_entries()[rule.code].pack
     where = f"{rule.code} ({pack}) at line {line} of {site.file.path}"
     try:
         with timed(f"{rule.code} {rule.name}"), limit_time(where):
@@ -516,7 +516,7 @@ def _findings_at_site(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
         for finding in findings:
             if not isinstance(finding, Finding):
                 raise TypeError(f"{finding!r} is not a Finding")
-            if not 0 <= finding.start <= finding.end <= len(site.file.untold.text):
+            if not 0 <= finding.start <= finding.end <= len(site.file.untracked_source.text):
                 raise ValueError(f"characters {finding.start} to {finding.end} are not in the file")
         return findings
     except KeyboardInterrupt:
@@ -528,7 +528,7 @@ def _findings_at_site(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
             "file are missing; please report it to its authors",
         ) from None
     except BaseException as error:  # of a pack: pyo3 panics are no `Exception`, nor is GeneratorExit
-        if isinstance(error, RecursionError) and entries()[rule.code].ours:
+        if isinstance(error, RecursionError) and rule_entries()[rule.code].is_builtin:
             raise  # the file is nested too deeply: our rules are not recursive for other reasons
         raise RuleFailed(
             f"{rule.code} ({pack}) failed at line {line}: {type(error).__name__}: {error}. Its findings in "

@@ -22,17 +22,17 @@ class Meter:
         self._said = 0.0
         self._width = 0
 
-    def start(self) -> None:
+    def start_meter(self) -> None:
         """Begin, if somebody looks at standard error."""
         if is_terminal(sys.stderr):
             self.since = time.monotonic()
 
-    def stop(self) -> None:
+    def stop_meter(self) -> None:
         """Say nothing more, and leave the line empty."""
         self._clear_line()
         self.since = None
 
-    def say(self, done: int, of: int) -> None:
+    def show_progress(self, done: int, of: int) -> None:
         """So many files are done."""
         now = time.monotonic()
         if self.since is None or now - self.since < _SILENT or now - self._said < _AGAIN:
@@ -64,5 +64,5 @@ def report_progress(each: Iterable[One], of: int) -> Iterator[One]:
         yield from each
         return
     for done, one in enumerate(each, 1):
-        meter.say(done, of)
+        meter.show_progress(done, of)
         yield one

@@ -58,7 +58,7 @@ class FileReport:
                 self._source = Source(self.path, "")
         return self._source
 
-    def of(self, findings: list[Finding]) -> FileReport:
+    def select_findings(self, findings: list[Finding]) -> FileReport:
         """The same of some of its findings."""
         return FileReport(self.path, self._source, findings)
 
@@ -86,12 +86,12 @@ class Run:
     """The folder of the project that a file is in."""
 
     @property
-    def nothing(self) -> str:
+    def reason_for_no_files(self) -> str:
         """Why no file was read, for people."""
         return "the settings exclude every Python file" if self.left_out else "no Python files found"
 
     @property
-    def undone(self) -> bool:
+    def is_incomplete(self) -> bool:
         """True if something that was asked for was not done: a run without findings is no success then."""
         nothing = not self.files and not self.excluded
         return bool(self.missing) or self.failed or self.incomplete or nothing
@@ -133,7 +133,7 @@ class Report(Run):
         """The releases that each project was checked for, by its folder."""
         return self.find_targets(None)
 
-    def add(self, path: Path, outcome: Outcome) -> None:
+    def add_outcome(self, path: Path, outcome: Outcome) -> None:
         """Count a file's outcome in."""
         self.files += 1
         self.failed = self.failed or outcome.failed
@@ -147,12 +147,12 @@ class Report(Run):
             self.unread += 1
 
     @property
-    def checked(self) -> int:
+    def checked_count(self) -> int:
         """How many files were checked."""
         return self.files - self.unread
 
     @property
-    def findings(self) -> int:
+    def finding_count(self) -> int:
         """How many findings there are."""
         return sum(len(report.findings) for report in self.reports)
 

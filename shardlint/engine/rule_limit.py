@@ -42,7 +42,7 @@ def _stop_rule(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def limits_kept() -> Iterator[None]:
+def keep_limits() -> Iterator[None]:
     """Have `limit_time` keep its limits meanwhile."""
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield

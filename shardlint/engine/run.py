@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shardlint.source.text import Source
 
 
-def check(
+def check_paths(
     paths: Sequence[Path],
     options: Options,
     stdin: tuple[Path, bytes] | None = None,
@@ -52,10 +52,10 @@ def check(
     report.find_targets = lambda asked: _targets_of_projects(found, asked, options, places)
     report.passed_by(found)
     report.since = since
-    report.root = lambda path: places.root(folder_of(Path(real_path(path))))
+    report.root = lambda path: places.project_root(folder_of(Path(real_path(path))))
     memory = _open_memory(options, places) if cached else None
     others = _findings_elsewhere(found, options, places, memory) if elsewhere else None
-    met = [*found.met, *(others.met if others is not None else ())]
+    met = [*found.met, *(others.other_files if others is not None else ())]
     if memory is not None:
         from shardlint.engine.workers import worth_it
 
@@ -63,14 +63,14 @@ def check(
     outcomes = list(_check_files(met, options, places, memory))
     for one, outcome in zip(found.met, outcomes, strict=False):
         report.incomplete = report.incomplete or (one.stamp is None and outcome.reason is not None)
-        report.add(one.path, outcome)
+        report.add_outcome(one.shown_path, outcome)
     if others is not None:
-        caused = list(others.caused(outcomes[len(found.met) :], since, memory))
+        caused = list(others.findings_caused(outcomes[len(found.met) :], since, memory))
         report.reports += caused
         report.elsewhere = sum(len(one.findings) for one in caused)
     if memory is not None:
         with timed("remembering"):
-            memory.save()
+            memory.save_new()
     if known:
         from shardlint.engine.adoption.known import leave_out
 
@@ -97,21 +97,21 @@ def _findings_elsewhere(
 
 
 def _open_memory(options: Options, places: Places) -> Memory | None:
-    if places.store is None:
+    if places.result_store is None:
         return None
     from shardlint.engine.cache.memory import Memory
 
-    return Memory(places.store, options, places)
+    return Memory(places.result_store, options, places)
 
 
 def _check_files(
     met: Sequence[Met], options: Options, places: Places, memory: Memory | None
 ) -> Iterable[Outcome]:
     if memory is None:
-        return check_files([one.path for one in met], _make_checker(options, places))
-    from shardlint.engine.cache import remembered
+        return check_files([one.shown_path for one in met], _make_checker(options, places))
+    from shardlint.engine.cache import check_with_cache
 
-    return remembered(met, options, places, memory)
+    return check_with_cache(met, options, places, memory)
 
 
 def _make_checker(options: Options, places: Places) -> Checker:
@@ -128,10 +128,10 @@ def _targets_of_projects(
     asked = None if paths is None else {str(path) for path in paths}
     projects: dict[str, Targets] = {}
     for folder in {os.path.dirname(met.real): 1 for met in found.met if asked is None or met.shown in asked}:
-        root = places.root(folder)
+        root = places.project_root(folder)
         if root not in projects:
-            settings = places.settings(folder)
-            projects[root] = find_targets(Path(root), options.targets, settings.targets, settings.name)
+            settings = places.settings_for(folder)
+            projects[root] = find_targets(Path(root), options.targets, settings.targets, settings.file_name)
     return projects
 
 
@@ -145,9 +145,9 @@ def _check_text(options: Options, path: Path, data: bytes) -> Report:
     with contextlib.suppress(Unreadable):  # check_file says why
         overlay[absolute] = decode_file(path, data)
     checker = Checker(options, overlay)
-    report = Report(find_targets=lambda _: {checker.root(absolute): checker.targets(absolute)})
-    report.root = checker.root
+    report = Report(find_targets=lambda _: {checker.root_for(absolute): checker.targets_for(absolute)})
+    report.root = checker.root_for
     outcome = checker.check_file(path, data)
     report.incomplete = outcome.reason is not None
-    report.add(path, outcome)
+    report.add_outcome(path, outcome)
     return report

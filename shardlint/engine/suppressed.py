@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from shardlint.config.certainty import Certainty
 from shardlint.rules_api.builtin import SuppressionWithoutReason, UnusedSuppression
 from shardlint.rules_api.rule import Edit, Finding, Fix, Safety
-from shardlint.source.suppress import Suppression, is_code, names
+from shardlint.source.suppress import Suppression, is_code, selects_rule
 from shardlint.source.text import Source
 
 
@@ -16,13 +16,13 @@ def unsuppressed_findings(
 ) -> Iterator[Finding]:
     """The findings that no comment silences. Comments that silence some are told so."""
     for finding in found:
-        first = source.position(finding.start)[0]
-        last = source.position(max(finding.start, finding.end - 1))[0]
+        first = source.position_of(finding.start)[0]
+        last = source.position_of(max(finding.start, finding.end - 1))[0]
         rule = finding.rule.code, finding.rule.name
-        covering = [comment for comment in comments if comment.covers(*rule, first, last)]
+        covering = [comment for comment in comments if comment.silences_finding(*rule, first, last)]
         for comment in covering:
-            comment.use(*rule)
-        if not covering and finding.certainty.meets(least):
+            comment.mark_used(*rule)
+        if not covering and finding.certainty.is_at_least(least):
             yield finding
 
 
@@ -80,27 +80,27 @@ def _report_unused_codes(source: Source, comment: Suppression, ran: frozenset[st
 
 def _codes_meant(said: str) -> frozenset[str]:
     """The codes of the rules that a comment names."""
-    from shardlint.rules_api.registry import entries, known
+    from shardlint.rules_api.registry import rule_entries, rule_metadata
 
-    if said in entries():
+    if said in rule_entries():
         return frozenset((said,))
     if is_code(said):
-        found = frozenset(code for code in entries() if names(said, code, ""))
+        found = frozenset(code for code in rule_entries() if selects_rule(said, code, ""))
         if found or any(character.isdigit() for character in said):
             return found
-    return frozenset(rule.code for rule in known().values() if names(said, rule.code, rule.name))
+    return frozenset(rule.code for rule in rule_metadata().values() if selects_rule(said, rule.code, rule.name))
 
 
 def _suggest_near(unknown: Sequence[str]) -> str:
-    from shardlint.rules_api.registry import near
+    from shardlint.rules_api.registry import similar_selectors
 
-    found = [one for said in unknown for one in near(said)[:1]]
+    found = [one for said in unknown for one in similar_selectors(said)[:1]]
     return f" (did you mean {', '.join(found)}?)" if found else ""
 
 
 def _remove_comment(source: Source, comment: Suppression) -> Edit:
     """Take a comment away: with its line when it stands alone, with the blanks before it when it ends one."""
-    line = source.position(comment.offset)[0]
+    line = source.position_of(comment.offset)[0]
     begin = source.line_starts[line - 1]
     end = source.line_starts[line] if line < len(source.line_starts) else len(source.text)
     before, after = source.text[begin : comment.offset], source.text[comment.end : end]

@@ -32,7 +32,7 @@ def worth_it(files: Sized) -> bool:
     """Return whether more processes pay off. They do only if they can be forked, because others start with an empty
     cache.
     """
-    return len(files) >= _FILES and _processors() > 1 and sys.platform == "linux"
+    return len(files) >= _FILES and _count_processors() > 1 and sys.platform == "linux"
 
 
 def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
@@ -42,19 +42,19 @@ def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
 
     from shardlint.engine.progress import meter, report_progress
 
-    checker.targets(Path(os.path.realpath(files[0])))  # loads the rules once for all
-    count = min(_processors(), _MOST, max(1, 2 * len(files) // _FILES))
+    checker.targets_for(Path(os.path.realpath(files[0])))  # loads the rules once for all
+    count = min(_count_processors(), _MOST, max(1, 2 * len(files) // _FILES))
     first, parts = _split_work(files, checker, count)
     found = dict(zip(first, report_progress(map(checker.check_file, first), len(files)), strict=True))
     others = multiprocessing.active_children()
     try:
         with ProcessPoolExecutor(
-            count, multiprocessing.get_context("fork"), initializer=_begin_beside, initargs=(checker,)
+            count, multiprocessing.get_context("fork"), initializer=_begin_watched_worker, initargs=(checker,)
         ) as pool:
             for outcomes, answers, cut in pool.map(_check_part, parts):
-                checker.learn(answers, cut)
+                checker.learn_answers(answers, cut)
                 found.update((outcome.path, outcome) for outcome in outcomes)
-                meter.say(len(found), len(files))
+                meter.show_progress(len(found), len(files))
     except (OSError, RuntimeError):  # one was lost, or the system gives no more of them
         for process in multiprocessing.active_children():
             if process not in others:  # nobody would give it anything to do, or end it
@@ -75,7 +75,7 @@ def _split_work(
     projects: dict[str, list[Path]] = {}
     sizes: dict[str, int] = {}
     for file in files:
-        root = checker.root(file)
+        root = checker.root_for(file)
         projects.setdefault(root, []).append(file)
         sizes[root] = sizes.get(root, 0) + _file_size(file)
     most = sum(sizes.values()) / (count * 1.5)
@@ -100,7 +100,7 @@ def _file_size(file: Path) -> int:
         return 0
 
 
-def _begin_beside(checker: Checker) -> None:
+def _begin_watched_worker(checker: Checker) -> None:
     import threading
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -128,12 +128,12 @@ def _check_part(
 ) -> tuple[list[Outcome], dict[ScopeKey, Answers], dict[str, tuple[Part, ...]]]:
     assert _checker is not None
     files, whole = part
-    done = [_checker.check_file(file) for file in files], _checker.answers(), _checker.parts()
+    done = [_checker.check_file(file) for file in files], _checker.search_answers(), _checker.parsed_parts()
     if whole:
         _checker.let_go()
     return done
 
 
-def _processors() -> int:
+def _count_processors() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -35,14 +35,14 @@ def violations_of(program: Program, file: FileFacts, targets: Targets) -> tuple[
         found = [
             one for one in _run_layouts(program, file, targets)[0] if not _is_told_there(program, one, file)
         ]
-        for path in program.project.runners(file.path)[:_FILES]:
+        for path in program.project.files_mapping_functions(file.path)[:_FILES]:
             other = program.project.facts(path)
             if other is not None:
                 found += (one for one in _run_layouts(program, other, targets)[2] if one.place.file is file)
         placed = {(one.kind, one.place): one for one in reversed(found)}
         return tuple(sorted(placed.values(), key=_position_order))
 
-    return program.of_node(("violations", file.path, _release_key(targets)), find_violations)
+    return program.answer_for_node(("violations", file.path, _release_key(targets)), find_violations)
 
 
 def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[ast.AST, Value]:
@@ -53,39 +53,39 @@ def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[a
 def _run_layouts(program: Program, file: FileFacts, targets: Targets) -> Run:
     key = _release_key(targets)
 
-    def run() -> Run:
-        modules = program.of_node(
-            ("modules", key), lambda: program.learning(Modules(program.project, FUNCTIONS, dict(key)))
+    def interpret_file() -> Run:
+        modules = program.answer_for_node(
+            ("modules", key), lambda: program.register_room(Modules(program.project, FUNCTIONS, dict(key)))
         )
         made = Interpreter(modules, file)
-        made.run()
+        made.run_file()
         arrays = {node: value for node, value in made.layouts.items() if _is_array(value)}
         broken = dict(made.violations)
         if made.options_met:
             supposed = Interpreter(modules, file, with_defaults=True)
             supposed.allow_work(supposed.work // 2)  # what an option decides is told where it is read, which is early
-            supposed.run()
+            supposed.run_file()
             for where, one in supposed.violations.items():
                 broken.setdefault(where, replace(one, certain=False, by_default=True))
-            supposed.release()
-        placed = [_in_file(one, file) for one in broken.values()]
+            supposed.release_all()
+        placed = [_locate_in_file(one, file) for one in broken.values()]
         bodies = tuple(one for one in broken.values() if one.place.file is not file and _is_in_its_body(one))
-        made.release()
+        made.release_all()
         return tuple(sorted((one for one in placed if one is not None), key=_position_order)), arrays, bodies
 
-    return program.of_node(("layouts", file.path, key), run)
+    return program.answer_for_node(("layouts", file.path, key), interpret_file)
 
 
 def _release_key(targets: Targets) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The releases on which what a run finds depends."""
-    return tuple((name, targets.release(name)) for name in _PACKAGES)
+    return tuple((name, targets.release_of(name)) for name in _PACKAGES)
 
 
 def _is_told_there(program: Program, found: Violation, file: FileFacts) -> bool:
     """Return whether a violation in a mapped body or helper of another file is reported in that file, and not here."""
     if not found.inside or found.kind == "rows.first" or not _is_in_its_body(replace(found, place=found.inside[-1])):
         return False
-    return file.path in program.project.runners(found.inside[-1].file.path)[:_FILES]
+    return file.path in program.project.files_mapping_functions(found.inside[-1].file.path)[:_FILES]
 
 
 def _is_in_its_body(found: Violation) -> bool:
@@ -99,7 +99,7 @@ def _is_array(value: Value) -> bool:
     return isinstance(value, Layout) or (isinstance(value, Instance) and value.is_array)
 
 
-def _in_file(found: Violation, file: FileFacts) -> Violation | None:
+def _locate_in_file(found: Violation, file: FileFacts) -> Violation | None:
     """A violation with its place in a file."""
     if found.place.file is file:
         return found

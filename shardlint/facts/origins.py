@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model import Program
 from shardlint.model.ends import End
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallArguments, Parameter, Place, Unknown, Value, options
 from shardlint.syntax import FileFacts, last_name
 
@@ -42,15 +42,15 @@ def value_origins(program: Program, place: Place, depth: int = 0) -> Iterator[Va
 def _arguments_from_callers(program: Program, parameter: Parameter) -> Iterator[Place]:
     """The arguments that the calls in sight give for a parameter."""
     file = parameter.place.file
-    function = file.home(parameter.place.node).node
+    function = file.evaluation_scope(parameter.place.node).node
     if not isinstance(function, ast.FunctionDef):
         return
-    for end, arguments, given in given_in_sight(program, file, function, parameter.name):
+    for end, arguments, given in visible_argument_values(program, file, function, parameter.name):
         if not end.wrappers and not arguments.open_positional:
             yield given
 
 
-def given_in_sight(
+def visible_argument_values(
     program: Program, file: FileFacts, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str
 ) -> Iterator[tuple[End, CallArguments, Place]]:
     """The calls in sight of a function that give a parameter, with all they give and with what they give it."""
@@ -59,8 +59,8 @@ def given_in_sight(
         names = names[1:]
     for end in program.flow.in_sight(file, function).found:
         if end.kind == "called" and isinstance(end.place.node, ast.Call):
-            arguments = program.evaluator.arguments(end.place)
-            given = arguments.get(name, tuple(names))
+            arguments = program.evaluator.read_arguments(end.place)
+            given = arguments.argument_for(name, tuple(names))
             if given is not None:
                 yield end, arguments, given
 
@@ -80,7 +80,7 @@ def _enclosing_tree(file: FileFacts, node: ast.AST) -> Iterator[Place]:
 
 def _name_before_rebinding(file: FileFacts, use: ast.Name) -> Iterator[Place]:
     """The name as it is given to the call that makes it anew."""
-    bindings, _ = lookup(file, use, use.id)
+    bindings, _ = lookup_bindings(file, use, use.id)
     for binding in bindings:
         call = binding.value
         match binding.kind, call:
@@ -101,7 +101,7 @@ def _name_before_rebinding(file: FileFacts, use: ast.Name) -> Iterator[Place]:
             yield Place(file, call.args[0])
         for given in (*call.args, *(one.value for one in call.keywords)):
             if isinstance(given, ast.Name) and given.id == use.id:
-                earlier = [one for one in lookup(file, given, given.id)[0] if one is not binding]
+                earlier = [one for one in lookup_bindings(file, given, given.id)[0] if one is not binding]
                 yield from (
                     Place(file, one.value)
                     for one in earlier

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 from shardlint.model import Program
 from shardlint.model.values import ClassValue, Place
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 Loop = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENDS = (ast.Return, ast.Break, ast.Raise)
 _DEPTH = 3
 _FEW = 3
-_ONCE = regex(r"_*(init|set_?up|build|create|make|load|restore|save|prepare|reset)")
+_ONCE = compile_lazily(r"_*(init|set_?up|build|create|make|load|restore|save|prepare|reset)")
 
 
 def loop_around(file: FileFacts, node: ast.AST) -> Loop | None:
@@ -61,7 +61,7 @@ def once_only(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
                 return True
         if outer is loop:
             return False
-        if isinstance(outer, ast.If | ast.IfExp) and first_time(outer) and not _stays_none(file, outer):
+        if isinstance(outer, ast.If | ast.IfExp) and is_first_time_test(outer) and not _stays_none(file, outer):
             return True
         below = outer
     return False
@@ -72,7 +72,7 @@ def _inner_blocks(node: ast.AST) -> list[list[ast.stmt]]:
     return [one for one in found if isinstance(one, list)]
 
 
-def meant_once(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
+def is_meant_to_run_once(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
     """Return whether a test around a place in a loop was intended to run it once, and tests a name that stays None."""
     for outer in file.ancestors(node):
         if outer is loop:
@@ -86,12 +86,12 @@ def _stays_none(file: FileFacts, branch: ast.If | ast.IfExp) -> bool:
     """`step is None` of a name that holds nothing but None: the branch is taken in each turn."""
     match branch.test:
         case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
-            function = file.home(branch).function()
+            function = file.evaluation_scope(branch).enclosing_function()
             if function is None or not isinstance(function.node, ast.FunctionDef):
                 return False
             stores = [
                 one
-                for one in walk(function.node)
+                for one in walk_nodes(function.node)
                 if (isinstance(one, ast.Name) and one.id == name and not isinstance(one.ctx, ast.Load))
                 or (isinstance(one, ast.arg) and one.arg == name)
                 or (isinstance(one, ast.Global | ast.Nonlocal) and name in one.names)
@@ -106,9 +106,9 @@ def _stays_none(file: FileFacts, branch: ast.If | ast.IfExp) -> bool:
     return False
 
 
-def first_time(branch: ast.If | ast.IfExp) -> bool:
+def is_first_time_test(branch: ast.If | ast.IfExp) -> bool:
     """`f is None`, `key not in table`, `step == 0`, `first`, `not ready` where the branch sets it."""
-    for node in walk(branch.test):
+    for node in walk_nodes(branch.test):
         match node:
             case ast.Compare(ops=[ast.Is() | ast.NotIn()]):
                 return True
@@ -126,17 +126,17 @@ def first_time(branch: ast.If | ast.IfExp) -> bool:
 def _assigned_targets(branch: ast.AST) -> list[ast.expr]:
     return [
         one
-        for one in walk(branch)
+        for one in walk_nodes(branch)
         if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Store)
     ]
 
 
-def bound_in(loop: Loop, apart: ast.AST) -> set[str]:
+def names_bound_in(loop: Loop, apart: ast.AST) -> set[str]:
     """The names that a turn of a loop binds."""
-    names = {node.id for node in walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names = {node.id for node in walk_nodes(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     definitions = {
         node.name
-        for node in walk(loop)
+        for node in walk_nodes(loop)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node is not apart
     }
     return names | definitions
@@ -159,7 +159,7 @@ def called_in_a_loop(program: Program, file: FileFacts, function: ast.AST, depth
         loop = loop_around(end.place.file, call)
         if loop is not None and not once_only(end.place.file, call, loop):
             return end.place
-        around = end.place.file.home(call).function()
+        around = end.place.file.evaluation_scope(call).enclosing_function()
         if loop is None and around is not None and around.node is not function:
             further.append((end.place.file, around.node))
     for where, node in further:
@@ -178,7 +178,7 @@ def _overridden_methods(
         return
     if _ONCE.match(function.name):
         return  # a loop over trials, each of which sets up its own
-    for base in program.evaluator.lineage(ClassValue(Place(file, cls)))[1:]:
+    for base in program.evaluator.project_ancestors(ClassValue(Place(file, cls)))[1:]:
         for node in base.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == function.name:
                 yield base.place.file, node
@@ -201,6 +201,6 @@ def is_test(file: FileFacts, node: ast.AST) -> bool:
     return any(
         isinstance(outer.node, ast.FunctionDef) and outer.node.name.startswith(("test_", "bench"))
         for outer in (
-            file.home(node) if not isinstance(node, ast.FunctionDef) else file.scope(node)
-        ).outward()
+            file.evaluation_scope(node) if not isinstance(node, ast.FunctionDef) else file.scope(node)
+        ).enclosing_scopes()
     )

@@ -15,7 +15,7 @@ from shardlint.layouts.layout import (
 )
 from shardlint.layouts.methods import METHODS, call_text_method
 from shardlint.layouts.operators import call_library
-from shardlint.layouts.pieces import all_axes, own_size, shape_of
+from shardlint.layouts.pieces import all_axes, local_size_with_axes, shape_of
 from shardlint.layouts.values import (
     MISSING,
     AnyTree,
@@ -50,27 +50,27 @@ if TYPE_CHECKING:
 def read_member(module: ModuleValue, name: str) -> Value:
     """Return the value of a name in a module of the project."""
     if name not in module.frame.names:
-        module.frame.file.looked.note(WORD, name)  # it may come to bind it
+        module.frame.file.looked.note_access(WORD, name)  # it may come to bind it
         return Unknown(f"`{name}` is not there")
     found = module.frame.names[name]
-    return found.value() if isinstance(found, Lazy) else found
+    return found.load_value() if isinstance(found, Lazy) else found
 
 
 def attribute_of_value(run: RunState, value: Value, name: str, place: Place) -> Value:
     """An attribute of a value."""
     match value:
         case Library(name=module):
-            return _of_library(run, module, name)
+            return _library_attribute(run, module, name)
         case ModuleValue():
             return read_member(value, name)
         case Layout():
-            return _of_array(run, value, name, place)
+            return _array_attribute(run, value, name, place)
         case Mesh():
-            return _of_mesh(value, name)
+            return _mesh_attribute(value, name)
         case Instance():
-            return _of_instance(run, value, name, place)
+            return _instance_attribute(run, value, name, place)
         case ClassValue():
-            found = value.find(name)
+            found = value.find_attribute(name)
             if found is MISSING:
                 hook = find_hook(run, value, name)
                 return Unknown(f"the class has no `{name}`") if hook is None else Method(hook, value)
@@ -79,7 +79,7 @@ def attribute_of_value(run: RunState, value: Value, name: str, place: Place) -> 
             return getattr(found, "inner", found)
         case Sharding(mesh=mesh, spec=spec, memory=memory):
             if name == "with_memory_kind":
-                return Native(name, lambda call: replace(value, memory=_text_or_none(call.get(0, "kind"))))
+                return Native(name, lambda call: replace(value, memory=_text_or_none(call.argument_at(0, "kind"))))
             return {"mesh": mesh, "spec": spec, "memory_kind": memory}.get(name, Unknown("of a sharding"))
         case Devices(shape=shape):
             return attribute_of_devices(value, shape, name)
@@ -94,7 +94,7 @@ def attribute_of_value(run: RunState, value: Value, name: str, place: Place) -> 
             )
         case AnyTree(leaf=leaf):
             if isinstance(leaf, Layout) and name in _OF_ARRAYS:
-                return _of_array(run, leaf, name, place)
+                return _array_attribute(run, leaf, name, place)
             return Field(leaf, name)
         case FunctionValue() if name == "__name__":
             return value.name
@@ -110,7 +110,7 @@ def _text_or_none(value: Value) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _of_library(run: RunState, module: str, name: str) -> Value:
+def _library_attribute(run: RunState, module: str, name: str) -> Value:
     if module == "jax.sharding.AxisType":
         kind = name.lower()
         return AxisTypeValue(kind) if kind in ("auto", "explicit", "manual") else Unknown("an axis type")  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ def is_array_method(name: str) -> bool:
     return name in _BY_NAME or name in _SAME_SHAPE or name in _ASKED or name == "tolist"
 
 
-def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
+def _array_attribute(run: RunState, value: Layout, name: str, place: Place) -> Value:
     shape = value.shape
     match name:
         case "shape":
@@ -164,7 +164,7 @@ def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
         case "ndim":
             return Unknown("a rank") if shape is None else len(shape)
         case "size":
-            return own_size(count_entries(shape), sorted(all_axes(value.pieces)))
+            return local_size_with_axes(count_entries(shape), sorted(all_axes(value.pieces)))
         case "dtype":
             return Library(f"jax.numpy.{value.dtype}") if value.dtype else Unknown("a type")
         case "mT" if shape is not None:
@@ -188,7 +188,7 @@ def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
     if name in _SAME_SHAPE:
 
         def keep_layout(call: Call) -> Value:
-            kind = call.get(0, "dtype", None) if name == "astype" else None
+            kind = call.argument_at(0, "dtype", None) if name == "astype" else None
             dtype = (
                 kind.name.rpartition(".")[2].rstrip("_")
                 if isinstance(kind, Library)
@@ -222,10 +222,10 @@ _SCATTER_NEEDS_MESH = (0, 12)
 _SCATTER_KEEPS_MEMORY = (0, 10, 2)
 
 
-def _without_sharding(value: Value) -> Value:
+def _forget_sharding(value: Value) -> Value:
     """An array, or each array of an index, whose sharding is not known."""
     if isinstance(value, tuple):
-        return tuple(map(_without_sharding, value))
+        return tuple(map(_forget_sharding, value))
     return replace(value, mesh=None, spec=None) if isinstance(value, Layout) else value
 
 
@@ -246,7 +246,7 @@ class Updates:
         """Return the result of `x.at[...].get()`. Over Explicit axes an `out_sharding` may place it."""
         array, index = self.array, self.index
         if "out_sharding" in call.keywords:
-            array, index = _without_sharding(array), _without_sharding(index)
+            array, index = _forget_sharding(array), _forget_sharding(index)
         array = array if array.memory == "device" else replace(array, memory=None)
         return call_library(call.interpreter, "shardlint.index", (array, index), call.place)
 
@@ -256,7 +256,7 @@ class Updates:
         newest = run.releases.get("jax", (99,)) >= _SCATTER_NEEDS_MESH
         axes = self._split_axes(array, (run.traced > 0 and not newest) or run.mesh is not None or not run.mesh_known)
         if axes and "out_sharding" not in call.keywords:
-            call.interpreter.violate("scatter.split", call.place, array=str(array), axes="/".join(axes))
+            call.interpreter.record_violation("scatter.split", call.place, array=str(array), axes="/".join(axes))
         if not run.axes:
             early = array.memory != "device" and run.releases.get("jax", (99,)) < _SCATTER_KEEPS_MEMORY
             return replace(array, memory=None if early else array.memory, asked=None)
@@ -281,7 +281,7 @@ class Updates:
         return [axis for place in indexed if place < len(spec) for axis in spec[place] or ()]
 
 
-def _of_mesh(value: Mesh, name: str) -> Value:
+def _mesh_attribute(value: Mesh, name: str) -> Value:
     match name:
         case "axis_names":
             return value.names
@@ -292,7 +292,7 @@ def _of_mesh(value: Mesh, name: str) -> Value:
             ]
             return DictValue(dict(zip(value.names, sizes, strict=True)))
         case "size":
-            return Unknown("a size") if value.count is None else value.count
+            return Unknown("a size") if value.device_count is None else value.device_count
         case "axis_sizes":
             return tuple(Unknown("a size") if one is None else one for one in value.sizes)
         case "devices":
@@ -304,19 +304,19 @@ def _of_mesh(value: Mesh, name: str) -> Value:
     return Unknown("an attribute of a mesh")
 
 
-def _of_instance(run: RunState, value: Instance, name: str, place: Place) -> Value:
+def _instance_attribute(run: RunState, value: Instance, name: str, place: Place) -> Value:
     if name in value.attributes:
         return value.attributes[name]
-    found = value.of.find(name) if value.of is not None else MISSING
+    found = value.of.find_attribute(name) if value.of is not None else MISSING
     if found is MISSING:
         hook = find_hook(run, value, name)
         if hook is not None:
             return Method(hook, value)
-        other = value.named(name)
+        other = value.computed_attribute(name)
         if other is not MISSING:
             return other
-        if value.operand is not value:
-            return attribute_of_value(run, value.operand, name, place)
+        if value.as_operand is not value:
+            return attribute_of_value(run, value.as_operand, name, place)
         if name == "replace" or name == "_replace":
             return Native(name, lambda call: _replace_fields(value, call))
         return Unknown(f"the object has no `{name}` that is known")
@@ -340,7 +340,7 @@ def find_hook(run: RunState, value: Instance | ClassValue, name: str) -> Library
 
     `__method__` runs each method of the project: it gets the function, the object and the arguments.
     """
-    for base in value.libraries():
+    for base in value.library_classes():
         if f"{base}.{name}" in run.libraries:
             return Library(f"{base}.{name}")
     return None

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shardlint.layouts.attributes import attribute_of_value
-from shardlint.layouts.iteration import joined_element, known_items, open_iterable
+from shardlint.layouts.iteration import iterate_value, join_items, known_items
 from shardlint.layouts.layout import (
     Layout,
     Symbol,
 )
 from shardlint.layouts.methods import enter_value
 from shardlint.layouts.operators import apply_binary, call_library
-from shardlint.layouts.pieces import own_size
+from shardlint.layouts.pieces import local_size_with_axes
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -45,18 +45,18 @@ class _Static:
 
 
 def _static_method(call: Call) -> Value:
-    return _Static(call.get(0, "function"))
+    return _Static(call.argument_at(0, "function"))
 
 
 def _class_method(call: Call) -> Value:
-    function = call.get(0, "function")
+    function = call.argument_at(0, "function")
     return _Wrapping("classmethod", lambda again: function, function)
 
 
 def _make_property(call: Call) -> Value:
-    function = call.get(0, "fget")
+    function = call.argument_at(0, "fget")
     return _Wrapping(
-        "property", lambda again: again.interpreter.call(function, again.args, {}, again.place), function
+        "property", lambda again: again.interpreter.call_value(function, again.args, {}, again.place), function
     )
 
 
@@ -69,7 +69,7 @@ class _Wrapping(Native):
 
 
 def _len_of_value(call: Call) -> Value:
-    value = as_operand(call.get(0, "obj"))
+    value = as_operand(call.argument_at(0, "obj"))
     match value:
         case tuple() | str() | range():
             return len(value)
@@ -80,7 +80,7 @@ def _len_of_value(call: Call) -> Value:
         case DictValue(entries=entries, open=False):
             return len(entries)
         case Layout(shape=sizes, pieces=(axes, *_)) | AnyTree(leaf=Layout(shape=sizes, pieces=(axes, *_))):
-            return own_size(sizes[0] if sizes else None, axes)
+            return local_size_with_axes(sizes[0] if sizes else None, axes)
         case Layout(shape=(int() | Symbol() as size, *_)) | Devices(shape=(int() | Symbol() as size, *_)):
             return size
         case Devices(shape=(None, *_), order="all"):
@@ -98,11 +98,11 @@ def _make_range(call: Call) -> Value:
 
 
 def _make_sequence(call: Call) -> Value:
-    given = open_iterable(call.interpreter, call.args[0], call.place) if call.args else ()
+    given = iterate_value(call.interpreter, call.args[0], call.place) if call.args else ()
     found = known_items(call.interpreter, given)
     if found is None and isinstance(given, Devices):
         return given
-    made = found if found is not None else [joined_element(call.interpreter, given)]
+    made = found if found is not None else [join_items(call.interpreter, given)]
     if call.name == "builtins.tuple":
         return tuple(made) if found is not None else Unknown("a tuple")
     return ListValue(made, found is None, region=call.interpreter.region)
@@ -134,17 +134,17 @@ def _zip_lists(call: Call) -> Value:
     columns = [known_items(call.interpreter, one) for one in call.args]
     known = [column for column in columns if column is not None]
     if len(known) < len(columns) or not columns:
-        each = tuple(joined_element(call.interpreter, one) for one in call.args)
+        each = tuple(join_items(call.interpreter, one) for one in call.args)
         return ListValue([each], True)
     return ListValue([tuple(row) for row in zip(*known, strict=False)])
 
 
 def _enumerate_items(call: Call) -> Value:
-    found = known_items(call.interpreter, call.get(0, "iterable"))
-    start = call.get(1, "start", 0)
+    found = known_items(call.interpreter, call.argument_at(0, "iterable"))
+    start = call.argument_at(1, "start", 0)
     if found is None:
         return ListValue(
-            [(Unknown("a count"), joined_element(call.interpreter, call.get(0, "iterable")))], True
+            [(Unknown("a count"), join_items(call.interpreter, call.argument_at(0, "iterable")))], True
         )
     return ListValue(
         [
@@ -159,12 +159,12 @@ def _map_function(call: Call) -> Value:
     rows = known_items(call.interpreter, _zip_lists(replace(call, args=tuple(columns))))
     known = rows is not None and not call.open
     if rows is None:
-        rows = [tuple(joined_element(call.interpreter, one) for one in columns)]
-    return ListValue([call.interpreter.call(function, row, {}, call.place) for row in rows], not known)
+        rows = [tuple(join_items(call.interpreter, one) for one in columns)]
+    return ListValue([call.interpreter.call_value(function, row, {}, call.place) for row in rows], not known)
 
 
 def _plain_builtin(function: Callable[..., Any]) -> Callable[[Call], Value]:
-    def run(call: Call) -> Value:
+    def call_builtin(call: Call) -> Value:
         if len(call.args) == 1 and not isinstance(call.args[0], str):
             args: Any = known_items(call.interpreter, call.args[0])
             args = call.args if args is None else [args]
@@ -178,20 +178,20 @@ def _plain_builtin(function: Callable[..., Any]) -> Callable[[Call], Value]:
         except (TypeError, ValueError, ArithmeticError):
             return Unknown("a number")
 
-    return run
+    return call_builtin
 
 
 def _make_conversion(function: Callable[..., Any]) -> Callable[[Call], Value]:
     """A function that makes a number of Python, also of an array."""
     plain = _plain_builtin(function)
 
-    def run(call: Call) -> Value:
+    def convert_argument(call: Call) -> Value:
         if len(call.args) == 1 and isinstance(call.args[0], Layout | AnyTree):
             where = Place(call.place.file, next(iter(call.argument_nodes), call.place.node))
             return call_library(call.interpreter, "shardlint.scalar", call.args, where)
         return plain(call)
 
-    return run
+    return convert_argument
 
 
 def _add_values(call: Call) -> Value:
@@ -208,13 +208,13 @@ def _add_values(call: Call) -> Value:
 
 
 def _next_element(call: Call) -> Value:
-    return joined_element(
-        call.interpreter, open_iterable(call.interpreter, call.get(0, "iterator"), call.place)
+    return join_items(
+        call.interpreter, iterate_value(call.interpreter, call.argument_at(0, "iterator"), call.place)
     )
 
 
 def _attribute_by_name(call: Call) -> Value:
-    name = call.get(1, "name")
+    name = call.argument_at(1, "name")
     return (
         attribute_of_value(call.interpreter, call.args[0], name, call.place)
         if isinstance(name, str) and call.args
@@ -223,7 +223,7 @@ def _attribute_by_name(call: Call) -> Value:
 
 
 def _is_instance(call: Call) -> Value:
-    value, kind = call.get(0, "obj"), call.get(1, "cls")
+    value, kind = call.argument_at(0, "obj"), call.argument_at(1, "cls")
     plain = {
         "builtins.int": int,
         "builtins.str": str,
@@ -234,12 +234,12 @@ def _is_instance(call: Call) -> Value:
     }
     if isinstance(kind, Library) and kind.name in plain and not isinstance(value, Unknown | Symbol | AnyTree):
         return isinstance(value, plain[kind.name])
-    if isinstance(kind, Library) and isinstance(value, Instance | Plain) and kind.name in value.libraries():
+    if isinstance(kind, Library) and isinstance(value, Instance | Plain) and kind.name in value.library_classes():
         return True
     if isinstance(kind, Library) and isinstance(value, Layout | str) and kind.name.startswith(("flax.", "haliax.")):
         return False
     if isinstance(kind, ClassValue) and isinstance(value, Instance) and value.of is not None:
-        return any(one is kind for one in value.of.order) or Unknown("isinstance")
+        return any(one is kind for one in value.of.ancestor_classes) or Unknown("isinstance")
     return Unknown("isinstance")
 
 
@@ -247,7 +247,7 @@ def field_default(call: Call) -> Value:
     """The default of a field of a dataclass."""
     made_by = call.keywords.get("default_factory")
     if made_by is not None:
-        return call.interpreter.call(made_by, (), {}, call.place)
+        return call.interpreter.call_value(made_by, (), {}, call.place)
     return call.keywords.get("default", Unknown("a field without a default"))
 
 

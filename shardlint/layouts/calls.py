@@ -59,7 +59,7 @@ _COMMUNICATING = ("jax.lax.p", "jax.lax.ragged", "jax.lax.all_", "jax.experiment
 class Calls(RunState):
     """A run of calls."""
 
-    def call(
+    def call_value(
         self,
         function: Value,
         args: tuple[Value, ...],
@@ -68,14 +68,14 @@ class Calls(RunState):
         opened: bool = False,
     ) -> Value:
         """Call something with arguments. `opened`: `*` or `**` hides some."""
-        self.spend()
+        self.count_step()
         match function:
             case FunctionValue():
                 return self.call_function(function, args, keywords, place, opened)
             case Method(function=inner, receiver=receiver):
-                return self.call(inner, (receiver, *args), keywords, place, opened)
+                return self.call_value(inner, (receiver, *args), keywords, place, opened)
             case Partial(function=inner, args=first, keywords=given):
-                return self.call(inner, (*first, *args), {**given, **keywords}, place, opened)
+                return self.call_value(inner, (*first, *args), {**given, **keywords}, place, opened)
             case ClassValue():
                 return self._make_instance(function, args, keywords, place, opened)
             case Native(name=name, run=run):
@@ -95,15 +95,15 @@ class Calls(RunState):
                     return known(made)
                 return self.call_unknown(name, args, keywords, place)
             case Field(leaf=Layout() as array, name=name) if is_array_method(name):
-                return self.call(attribute_of_value(self, array, name, place), args, keywords, place, opened)
+                return self.call_value(attribute_of_value(self, array, name, place), args, keywords, place, opened)
             case Field(leaf=Layout(rows=rows), name="replace") if rows is not None and not self.axes:
                 return AnyTree(Layout(rows=rows))
             case Instance(call=Native() as run):
-                return self.call(run, args, keywords, place, opened)
+                return self.call_value(run, args, keywords, place, opened)
             case Instance():
                 method = attribute_of_value(self, function, "__call__", place)
                 if not isinstance(method, Unknown):
-                    return self.call(method, args, keywords, place, opened)
+                    return self.call_value(method, args, keywords, place, opened)
         return self.call_unknown("", args, keywords, place)
 
     def call_unknown(
@@ -120,7 +120,7 @@ class Calls(RunState):
         if name.partition(".")[0] not in api.LIBRARIES:
             for one in (*args, *keywords.values()):
                 if isinstance(one, ListValue | DictValue):
-                    self.thaw(one).open = True
+                    self.changeable_copy(one).open = True
         if not _is_harmless(name) or name == "builtins.setattr":
             self.forget_changed((*args, *keywords.values()))
         if self.events is not None and name.startswith(_COMMUNICATING):
@@ -199,8 +199,8 @@ class Calls(RunState):
         self.rooted &= not is_generator and not isinstance(node, ast.AsyncFunctionDef)  # these run later
         try:
             if isinstance(node, ast.Lambda):
-                return self.value(node.body)
-            flow = self.block(node.body)
+                return self.evaluate_expression(node.body)
+            flow = self.run_block(node.body)
         finally:
             self.branches = max(self.branches - frame.maybe_left, 0)
             self.frame, *_ = before
@@ -225,7 +225,7 @@ class Calls(RunState):
     ) -> dict[str, Value]:
         """The parameters of a function in a call."""
         given = function.node.args
-        positional = function.positional
+        positional = function.positional_parameters
         names: dict[str, Value] = {}
         for name, default in zip(reversed(positional), reversed(function.defaults), strict=False):
             names[name] = self._assume_default(default) if opened else default
@@ -270,16 +270,16 @@ class Calls(RunState):
     ) -> Value:
         maker = find_hook(self, made_of, "__new__")
         made = (
-            self.call(maker, (made_of, *args), keywords, place, opened)
+            self.call_value(maker, (made_of, *args), keywords, place, opened)
             if maker is not None
             else Instance(made_of, region=self.region)
         )
         if not isinstance(made, Instance) or made.complete:
             return made
-        init = made_of.find("__init__")
-        libraries = made_of.libraries()
+        init = made_of.find_attribute("__init__")
+        libraries = made_of.library_classes()
         if init is not MISSING:
-            self.call(init, (made, *args), keywords, place, opened)
+            self.call_value(init, (made, *args), keywords, place, opened)
             made.open = bool(libraries - {"equinox.Module", "typing.NamedTuple"})
             return made
         fields = self.modules.field_names(made_of)
@@ -290,17 +290,17 @@ class Calls(RunState):
         made.attributes.update(keywords)
         for name in fields:
             if name not in made.attributes:
-                default = made_of.find(name)
+                default = made_of.find_attribute(name)
                 known = _is_plain(default) or isinstance(default, (*_FUNCTIONS, Instance))
                 made.attributes[name] = default if known and not opened else Unknown("a field")
                 if opened:
                     made.attributes[name] = self._assume_default(default)
         made.open = made.open or opened
-        after = made_of.find("__post_init__")
+        after = made_of.find_attribute("__post_init__")
         if after is not MISSING:
-            self.call(after, (made,), {}, place)
+            self.call_value(after, (made,), {}, place)
         hook = find_hook(self, made, "__post_init__")
-        return made if hook is None else self.call(hook, (made,), {}, place)
+        return made if hook is None else self.call_value(hook, (made,), {}, place)
 
 
 def _is_plain(value: Value) -> bool:

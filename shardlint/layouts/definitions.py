@@ -26,29 +26,31 @@ class Definitions(Names):
 
     def decorated_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
         """Return the function of a definition, with its decorators applied."""
-        found: Value = self.function(node)
+        found: Value = self.make_function(node)
         for decorator in reversed(node.decorator_list):
-            found = self.call(self.value(decorator), (found,), {}, Place(self.frame.file, decorator))
+            found = self.call_value(
+                self.evaluate_expression(decorator), (found,), {}, Place(self.frame.file, decorator)
+            )
         return found
 
-    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> FunctionValue:
+    def make_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> FunctionValue:
         """The function that a definition makes."""
         arguments = node.args
         keyword_defaults = {
-            one.arg: self.value(default)
+            one.arg: self.evaluate_expression(default)
             for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
             if default is not None
         }
-        defaults = [self.value(one) for one in arguments.defaults]
+        defaults = [self.evaluate_expression(one) for one in arguments.defaults]
         return FunctionValue(node, self.frame, defaults, keyword_defaults)
 
-    def class_of(self, node: ast.ClassDef) -> Value:
+    def make_class(self, node: ast.ClassDef) -> Value:
         """The class that a definition makes."""
-        bases = [self.value(one) for one in node.bases]
+        bases = [self.evaluate_expression(one) for one in node.bases]
         frame = self.add_frame(Frame({}, self.frame, self.frame.file, is_class=True))
-        with self.in_frame(frame):
-            self.block(node.body)
-        decorators = [self.value(one) for one in node.decorator_list]
+        with self.enter_frame(frame):
+            self.run_block(node.body)
+        decorators = [self.evaluate_expression(one) for one in node.decorator_list]
         made = ClassValue(node, frame.names, bases, self.frame, decorators)
         for value in frame.names.values():
             inner = getattr(value, "function", value)
@@ -59,12 +61,12 @@ class Definitions(Names):
     def module_named(self, dotted: str, file: FileFacts) -> Value:
         """The module of the project or of a library that a dotted name stands for."""
         if dotted.partition(".")[0] not in api.LIBRARIES:
-            path = self.project.resolve(dotted, file.path)
+            path = self.project.resolve_module(dotted, file.path)
             facts = self.project.facts(path) if path is not None else None
             if facts is not None:
-                frame = self.module(facts)
+                frame = self.run_module(facts)
                 return ModuleValue(frame) if frame is not None else Unknown("a module in a circle")
-        self.libraries.load(dotted.partition(".")[0])
+        self.libraries.load_library(dotted.partition(".")[0])
         return Library(api.canonical_name(dotted))
 
     def import_names(self, node: ast.ImportFrom) -> None:
@@ -74,24 +76,24 @@ class Definitions(Names):
             if alias.name == "*":
                 module = self._module_of(node, file)
                 if isinstance(module, ModuleValue):
-                    module.frame.file.looked.every()
+                    module.frame.file.looked.note_all_names()
                     for name, value in module.frame.names.items():
                         if not name.startswith("_"):
-                            self.bind(name, value)
+                            self.bind_name(name, value)
                 elif isinstance(module, Library):
                     for name in self._names_of_library(module.name):
-                        self.bind(name.rpartition(".")[2], Library(name))
+                        self.bind_name(name.rpartition(".")[2], Library(name))
                 continue
             load = partial(self._imported_member, node, alias.name, file)
-            self.bind(alias.asname or alias.name, self.modules.make_lazy(load))
+            self.bind_name(alias.asname or alias.name, self.modules.make_lazy(load))
 
     def _module_of(self, node: ast.ImportFrom, file: FileFacts) -> Value:
         """The module that a `from` statement takes names from."""
         if not node.level:
             return self.module_named(node.module or "", file)
-        path = self.project.relative(file.path, node.level, node.module or "")
+        path = self.project.resolve_relative(file.path, node.level, node.module or "")
         facts = self.project.facts(path) if path is not None else None
-        frame = self.module(facts) if facts is not None else None
+        frame = self.run_module(facts) if facts is not None else None
         return ModuleValue(frame) if frame is not None else Unknown("a module that is not here")
 
     def _names_of_library(self, module: str) -> list[str]:
@@ -117,10 +119,10 @@ class Definitions(Names):
         """A module of a package of the project, which a `from` statement takes from the package."""
         dotted = f"{node.module}.{name}" if node.module else name
         path = (
-            self.project.relative(file.path, node.level, dotted)
+            self.project.resolve_relative(file.path, node.level, dotted)
             if node.level
-            else self.project.resolve(dotted, file.path)
+            else self.project.resolve_module(dotted, file.path)
         )
         facts = self.project.facts(path) if path is not None else None
-        frame = self.module(facts) if facts is not None else None
+        frame = self.run_module(facts) if facts is not None else None
         return ModuleValue(frame) if frame is not None else None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from shardlint.layouts.attributes import attribute_of_value
-from shardlint.layouts.iteration import MOST_ITEMS, evaluate_iterable, joined_element, known_items
+from shardlint.layouts.iteration import MOST_ITEMS, evaluate_iterable, join_items, known_items
 from shardlint.layouts.methods import enter_value
 from shardlint.layouts.operators import (
     LARGEST,
@@ -37,7 +37,7 @@ from shardlint.model.values import Place
 if TYPE_CHECKING:
     from shardlint.layouts.run_state import RunState
 
-def evaluate(run: RunState, node: ast.expr) -> Value:
+def evaluate_expression(run: RunState, node: ast.expr) -> Value:
     """Return the value of an expression."""
     found = _EVALUATED.get(type(node))
     return Unknown("an expression that is not modelled") if found is None else found(run, node)
@@ -49,21 +49,30 @@ def _evaluate_constant(run: RunState, node: ast.Constant) -> Value:
 
 
 def _evaluate_attribute(run: RunState, node: ast.Attribute) -> Value:
-    return attribute_of_value(run, run.value(node.value), node.attr, Place(run.frame.file, node))
+    return attribute_of_value(run, run.evaluate_expression(node.value), node.attr, Place(run.frame.file, node))
 
 
 def _evaluate_subscript(run: RunState, node: ast.Subscript) -> Value:
-    return subscript_value(run, run.value(node.value), run.value(node.slice), Place(run.frame.file, node))
+    return subscript_value(
+        run,
+        run.evaluate_expression(node.value),
+        run.evaluate_expression(node.slice),
+        Place(run.frame.file, node),
+    )
 
 
 def _evaluate_binary(run: RunState, node: ast.BinOp) -> Value:
     return apply_binary(
-        run, node.op, run.value(node.left), run.value(node.right), Place(run.frame.file, node)
+        run,
+        node.op,
+        run.evaluate_expression(node.left),
+        run.evaluate_expression(node.right),
+        Place(run.frame.file, node),
     )
 
 
 def _evaluate_comparison(run: RunState, node: ast.Compare) -> Value:
-    return compare_values(run, [run.value(one) for one in (node.left, *node.comparators)], node.ops, node)
+    return compare_values(run, [run.evaluate_expression(one) for one in (node.left, *node.comparators)], node.ops, node)
 
 
 def _evaluate_tuple(run: RunState, node: ast.Tuple) -> Value:
@@ -79,36 +88,44 @@ def _evaluate_list(run: RunState, node: ast.List | ast.Set) -> Value:
 def _evaluate_conditional(run: RunState, node: ast.IfExp) -> Value:
     known = truth_of_condition(run, node.test)
     if known is not None:
-        return run.value(node.body if known else node.orelse)
+        return run.evaluate_expression(node.body if known else node.orelse)
     run.branches += 1
     try:
-        return join_values(run.value(node.body), run.value(node.orelse))
+        return join_values(run.evaluate_expression(node.body), run.evaluate_expression(node.orelse))
     finally:
         run.branches -= 1
 
 
 def _evaluate_walrus(run: RunState, node: ast.NamedExpr) -> Value:
-    found = run.value(node.value)
-    run.assign(node.target, found)
+    found = run.evaluate_expression(node.value)
+    run.assign_target(node.target, found)
     return found
 
 
 def _list_comprehension(run: RunState, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Value:
     made = ListValue(region=run.region)
-    _run_comprehension(run, node.generators, lambda: made.items.append(run.value(node.elt)), made)
+    _run_comprehension(run, node.generators, lambda: made.items.append(run.evaluate_expression(node.elt)), made)
     return made
 
 
 def _dict_comprehension(run: RunState, node: ast.DictComp) -> Value:
     made = DictValue(region=run.region)
     _run_comprehension(
-        run, node.generators, lambda: enter_value(made, run.value(node.key), run.value(node.value)), made
+        run,
+        node.generators,
+        lambda: enter_value(made, run.evaluate_expression(node.key), run.evaluate_expression(node.value)),
+        made,
     )
     return made
 
 
 def _evaluate_slice(run: RunState, node: ast.Slice) -> Value:
-    return slice(*(None if part is None else run.value(part) for part in (node.lower, node.upper, node.step)))
+    return slice(
+        *(
+            None if part is None else run.evaluate_expression(part)
+            for part in (node.lower, node.upper, node.step)
+        )
+    )
 
 
 def _text_of_parts(run: RunState, node: ast.JoinedStr) -> Value:
@@ -117,13 +134,13 @@ def _text_of_parts(run: RunState, node: ast.JoinedStr) -> Value:
 
 
 def _evaluate_yield(run: RunState, node: ast.Yield) -> Value:
-    _record_yielded(run, [run.value(node.value) if node.value is not None else None])
+    _record_yielded(run, [run.evaluate_expression(node.value) if node.value is not None else None])
     return Unknown("what is sent")
 
 
 def _yield_from(run: RunState, node: ast.YieldFrom) -> Value:
-    inner = run.value(node.value)
-    _record_yielded(run, known_items(run, inner) or [joined_element(run, inner)])
+    inner = run.evaluate_expression(node.value)
+    _record_yielded(run, known_items(run, inner) or [join_items(run, inner)])
     return Unknown("what is sent")
 
 
@@ -131,13 +148,13 @@ def matches_pattern(run: RunState, pattern: ast.pattern, value: Value) -> bool |
     """Return whether a value fits a pattern, whose names it binds; None where that is not known."""
     match pattern:
         case ast.MatchValue(value=expression):
-            return truth_of(_compare_plain_values(value, run.value(expression)))
+            return truth_of(_compare_plain_values(value, run.evaluate_expression(expression)))
         case ast.MatchSingleton(value=constant):
             return None if isinstance(value, Unknown) else value is constant
         case ast.MatchAs(pattern=inner, name=name):
             fits = True if inner is None else matches_pattern(run, inner, value)
             if name is not None:
-                run.bind(name, value)
+                run.bind_name(name, value)
             return fits
         case ast.MatchOr(patterns=patterns):
             found = [matches_pattern(run, one, value) for one in patterns]
@@ -153,7 +170,7 @@ def matches_pattern(run: RunState, pattern: ast.pattern, value: Value) -> bool |
             if star is not None:
                 rest = patterns[star]
                 if isinstance(rest, ast.MatchStar) and rest.name is not None:
-                    run.bind(rest.name, ListValue(list(value[star : len(value) - after]), region=run.region))
+                    run.bind_name(rest.name, ListValue(list(value[star : len(value) - after]), region=run.region))
                 pairs += zip(patterns[star + 1 :], value[len(value) - after :], strict=False)
             found = [matches_pattern(run, one, item) for one, item in pairs]
             return False if False in found else None if None in found else True
@@ -176,7 +193,7 @@ def _format_part(run: RunState, part: ast.expr) -> str | None:
     if isinstance(part, ast.Constant):
         return str(part.value)
     if isinstance(part, ast.FormattedValue):
-        value = run.value(part.value)
+        value = run.evaluate_expression(part.value)
         if isinstance(value, str | int) and part.format_spec is None and part.conversion == -1:
             return str(value)
         if part.format_spec is not None and part.conversion == -1:
@@ -188,13 +205,13 @@ def _evaluate_elements(run: RunState, nodes: list[ast.expr]) -> list[Value] | No
     found: list[Value] | None = []
     for node in nodes:
         if isinstance(node, ast.Starred):
-            more = known_items(run, run.value(node.value))
+            more = known_items(run, run.evaluate_expression(node.value))
             if more is None or found is None:
                 found = None
             else:
                 found += more
         else:
-            value = run.value(node)
+            value = run.evaluate_expression(node)
             if found is not None:
                 found.append(value)
     return found
@@ -203,7 +220,7 @@ def _evaluate_elements(run: RunState, nodes: list[ast.expr]) -> list[Value] | No
 def _evaluate_dict(run: RunState, node: ast.Dict) -> Value:
     made = DictValue(region=run.region, written=Place(run.frame.file, node))
     for key, given in zip(node.keys, node.values, strict=True):
-        value = run.value(given)
+        value = run.evaluate_expression(given)
         if key is None:
             if isinstance(value, DictValue):
                 made.entries.update(value.entries)
@@ -211,7 +228,7 @@ def _evaluate_dict(run: RunState, node: ast.Dict) -> Value:
             else:
                 made.open = True
         else:
-            enter_value(made, run.value(key), value)
+            enter_value(made, run.evaluate_expression(key), value)
     return made
 
 
@@ -226,7 +243,7 @@ def _run_comprehension(
     first, *rest = generators
 
     def run_iteration(item: Value) -> None:
-        run.assign(first.target, item)
+        run.assign_target(first.target, item)
         for test in first.ifs:
             known = truth_of_condition(run, test)
             if known is False:
@@ -242,7 +259,7 @@ def _run_comprehension(
     known = known_items(run, source)
     if known is None or len(known) > MOST_ITEMS:
         made.open = True
-        run_iteration(joined_element(run, source))
+        run_iteration(join_items(run, source))
     else:
         for item in known:
             run_iteration(item)
@@ -251,7 +268,7 @@ def _run_comprehension(
 
 
 def _evaluate_call(run: RunState, node: ast.Call) -> Value:
-    function = run.value(node.func)
+    function = run.evaluate_expression(node.func)
     if node.args and isinstance(node.args[0], ast.GeneratorExp) and function == Library("builtins.next"):
         return Unknown("the first of what a generator gives")
     args: list[Value] = []
@@ -259,7 +276,7 @@ def _evaluate_call(run: RunState, node: ast.Call) -> Value:
     opened = False
     for one in node.args:
         if isinstance(one, ast.Starred):
-            given = run.value(one.value)
+            given = run.evaluate_expression(one.value)
             if isinstance(given, AnyTree):
                 more: list[Value] | None = [given] * _count_missing(function, args, keywords)
             else:
@@ -269,11 +286,11 @@ def _evaluate_call(run: RunState, node: ast.Call) -> Value:
             elif not opened:
                 args += more
         else:
-            value = run.value(one)
+            value = run.evaluate_expression(one)
             if not opened:
                 args.append(value)
     for keyword in node.keywords:
-        value = run.value(keyword.value)
+        value = run.evaluate_expression(keyword.value)
         if keyword.arg is not None:
             keywords[keyword.arg] = value
         elif isinstance(value, AnyTree):
@@ -282,7 +299,7 @@ def _evaluate_call(run: RunState, node: ast.Call) -> Value:
             keywords.update({key: one for key, one in value.entries.items() if isinstance(key, str)})
         else:
             opened = True
-    found = run.call(function, tuple(args), keywords, Place(run.frame.file, node), opened)
+    found = run.call_value(function, tuple(args), keywords, Place(run.frame.file, node), opened)
     if getattr(node.func, "attr", "") in ("enter_context", "__enter__"):
         run.mesh, run.mesh_known = None, False
     return found
@@ -293,12 +310,12 @@ def _count_missing(function: Value, args: list[Value], keywords: dict[str, Value
     found = function_of(function)
     if found is None or (function is not found and not isinstance(function, Transformed)):
         return 0
-    names = found.positional
+    names = found.positional_parameters
     required = names[: len(names) - len(found.node.args.defaults)][len(args) :]
     return sum(name not in keywords for name in required)
 
 
-def as_load(target: ast.expr) -> ast.expr:
+def readable_target(target: ast.expr) -> ast.expr:
     """The target of an augmented assignment as what is read."""
     match target:
         case ast.Name(id=name):
@@ -311,7 +328,7 @@ def as_load(target: ast.expr) -> ast.expr:
 
 
 _EVALUATED: dict[type[ast.AST], Callable[[RunState, Any], Value]] = {
-    ast.Name: lambda run, node: run.lookup(node.id),
+    ast.Name: lambda run, node: run.lookup_name(node.id),
     ast.Constant: _evaluate_constant,
     ast.Attribute: _evaluate_attribute,
     ast.Call: _evaluate_call,
@@ -325,7 +342,7 @@ _EVALUATED: dict[type[ast.AST], Callable[[RunState, Any], Value]] = {
     ast.Set: _evaluate_list,
     ast.Dict: _evaluate_dict,
     ast.IfExp: _evaluate_conditional,
-    ast.Lambda: lambda run, node: run.function(node),
+    ast.Lambda: lambda run, node: run.make_function(node),
     ast.NamedExpr: _evaluate_walrus,
     ast.ListComp: _list_comprehension,
     ast.GeneratorExp: _list_comprehension,
@@ -333,7 +350,7 @@ _EVALUATED: dict[type[ast.AST], Callable[[RunState, Any], Value]] = {
     ast.DictComp: _dict_comprehension,
     ast.Slice: _evaluate_slice,
     ast.JoinedStr: _text_of_parts,
-    ast.Await: lambda run, node: run.value(node.value),
+    ast.Await: lambda run, node: run.evaluate_expression(node.value),
     ast.Yield: _evaluate_yield,
     ast.YieldFrom: _yield_from,
 }

@@ -20,7 +20,7 @@ class FunctionTable(dict[str, Implementation]):
         super().__init__(functions)
         self.modules = modules
 
-    def load(self, library: str) -> None:
+    def load_library(self, library: str) -> None:
         """Enter the functions of a library that a file imports."""
         for module in self.modules.pop(library, ()):
             import_module(module)

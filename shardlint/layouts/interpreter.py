@@ -14,7 +14,7 @@ import ast
 from contextlib import suppress
 
 from shardlint.layouts.calls import Calls
-from shardlint.layouts.expressions import evaluate
+from shardlint.layouts.expressions import evaluate_expression
 from shardlint.layouts.layout import Layout, Mesh
 from shardlint.layouts.module_frames import ModuleFrames
 from shardlint.layouts.run_state import SHARED, OutOfWork
@@ -39,9 +39,9 @@ _MODULE_WORK = 20_000
 class Interpreter(Calls, Statements):
     """One run of a file of a project. `with_defaults` takes options of the program for what they are by default."""
 
-    def run(self) -> None:
+    def run_file(self) -> None:
         """Run the file: the module with its `main`, then the functions that nothing called and that place arrays."""
-        self.file.looked.whole()
+        self.file.looked.note_whole_text()
         frame = self.frame = self.add_frame(Frame({"__name__": "__main__"}, None, self.file))
         with suppress(OutOfWork, RecursionError):
             self.rooted, self.binder = True, "no shard_map, pmap or vmap"
@@ -53,7 +53,7 @@ class Interpreter(Calls, Statements):
         """Run the statements of the file. Names that are bound after the budget was spent are unknown."""
         left = list(reversed(self.file.tree.body))
         try:
-            while left and self.statement(left[-1]) == "next":
+            while left and self.run_statement(left[-1]) == "next":
                 left.pop()
             self._report_matches()
         except OutOfWork:
@@ -63,29 +63,29 @@ class Interpreter(Calls, Statements):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     frame.names[node.id] = Unknown("the budget was spent before this line")
 
-    def release(self) -> None:
+    def release_all(self) -> None:
         """Forget everything, so that it goes at once: functions, the frames around them and the run know each other."""
         for frame in self.frames:
-            frame.release()
+            frame.release_names()
         vars(self).clear()
 
     def import_module(self) -> None:
         """Run the file as a module that others import."""
         self.frame = self.add_frame(Frame({"__name__": self.file.path.stem}, None, self.file))
         with suppress(OutOfWork, RecursionError):
-            self.block(self.file.module.body)
+            self.run_block(self.file.module.body_statements)
         self.layouts.clear()
 
-    def module(self, file: FileFacts) -> Frame | None:
+    def run_module(self, file: FileFacts) -> Frame | None:
         """The names of a module of the project, which is run for them; None for one that is being run."""
         if file is self.file:
             return None
-        return self.modules.frame(file)
+        return self.modules.frame_of_module(file)
 
-    def value(self, node: ast.expr) -> Value:
+    def evaluate_expression(self, node: ast.expr) -> Value:
         """Return the value of an expression."""
-        self.spend()
-        found = evaluate(self, node)
+        self.count_step()
+        found = evaluate_expression(self, node)
         if type(found) in _PROGRESS:
             self.least_work = max(self.work - self.patience, 0)
         if self._copies and isinstance(found, Container) and id(found) in self._copies:

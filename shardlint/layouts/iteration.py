@@ -43,32 +43,32 @@ def known_items(run: RunState, value: Value) -> list[Value] | None:
             return list(entries)
         case range() if len(value) <= MOST_ITEMS:
             return list(value)
-        case Instance(of=ClassValue() as owner) if "typing.NamedTuple" in owner.libraries():
+        case Instance(of=ClassValue() as owner) if "typing.NamedTuple" in owner.library_classes():
             names = run.modules.field_names(owner)
             return [value.attributes[name] for name in names] if set(names) <= value.attributes.keys() else None
         case Layout(shape=(int() as size, *_)) if size <= _MOST_ROWS and not value.literal:
-            return [joined_element(run, value)] * size
+            return [join_items(run, value)] * size
     return None
 
 
 def evaluate_iterable(run: RunState, node: ast.expr) -> Value:
     """Return the elements of an expression that is iterated over; of an object the result of its `__iter__`."""
-    return open_iterable(run, run.value(node), Place(run.frame.file, node))
+    return iterate_value(run, run.evaluate_expression(node), Place(run.frame.file, node))
 
 
-def open_iterable(run: RunState, value: Value, place: Place) -> Value:
+def iterate_value(run: RunState, value: Value, place: Place) -> Value:
     """The same of a value."""
     if isinstance(value, Instance) and value.of is not None:
-        method = value.of.find("__iter__")
-        found = run.call(method, (value,), {}, place) if method is not MISSING else value
-        following = value.of.find("__next__") if found is value else MISSING
+        method = value.of.find_attribute("__iter__")
+        found = run.call_value(method, (value,), {}, place) if method is not MISSING else value
+        following = value.of.find_attribute("__next__") if found is value else MISSING
         if following is not MISSING:
-            return ListValue([run.call(following, (value,), {}, place)], True)
+            return ListValue([run.call_value(following, (value,), {}, place)], True)
         return found
     return value
 
 
-def joined_element(run: RunState, value: Value) -> Value:
+def join_items(run: RunState, value: Value) -> Value:
     """Return the joined value of the items of a container of which not all items are known."""
     match value:
         case ListValue(items=found) if found:
@@ -79,10 +79,10 @@ def joined_element(run: RunState, value: Value) -> Value:
         case range():
             return Unknown("a count")
         case Layout(shape=None):
-            return value.shaped(None)
+            return value.with_shape(None)
         case Layout(shape=(_, *rest)) if not value.literal:
             spec = value.spec[1:] if value.spec else None
-            return value.shaped(tuple(rest), spec)
+            return value.with_shape(tuple(rest), spec)
         case DictValue(entries=entries) if entries and not value.open:
             return Unknown("a key")
         case AnyTree():

@@ -39,8 +39,26 @@ Pieces = tuple[Axes, ...]
 NO_PIECES: Pieces = ()
 
 __all__ = [
-    "NO_PIECES", "RAW_KEY", "Asked", "Axes", "AxisType", "Draw", "Figure", "Layout", "Mesh", "Pieces", "Rows", "Shape",
-    "Size", "Spec", "Statistic", "Symbol", "count_entries", "divide_size", "multiply_size", "surely_differ",
+    "NO_PIECES",
+    "RAW_KEY",
+    "Asked",
+    "Axes",
+    "AxisType",
+    "Draw",
+    "Figure",
+    "Layout",
+    "Mesh",
+    "Pieces",
+    "Rows",
+    "Shape",
+    "Size",
+    "Spec",
+    "Statistic",
+    "Symbol",
+    "are_surely_different",
+    "count_entries",
+    "divide_size",
+    "multiply_size",
 ]  # fmt: skip
 
 
@@ -71,7 +89,7 @@ def divide_size(one: Size, two: Size) -> Size:
     return one // two if isinstance(one, int) and isinstance(two, int) and two and one % two == 0 else None
 
 
-def surely_differ(one: Size, two: Size) -> bool:
+def are_surely_different(one: Size, two: Size) -> bool:
     """Return whether two nonzero sizes cannot be equal."""
     if isinstance(one, Symbol) and isinstance(two, Symbol):
         return one.name == two.name and one.factor != two.factor
@@ -96,7 +114,7 @@ class Mesh:
     by_default: bool = field(default=False, compare=False)
     """Whether its types are those that jax gives a mesh for which none are written."""
 
-    def size(self, axes: Iterable[str]) -> Size:
+    def size_of_axes(self, axes: Iterable[str]) -> Size:
         """How many parts the axes make together; None where a size is not known, or an axis is not of the mesh."""
         sizes = [self.sizes[self.names.index(axis)] if axis in self.names else None for axis in axes]
         if len(sizes) == 1:
@@ -108,19 +126,19 @@ class Mesh:
         return self.types[self.names.index(axis)] if axis in self.names else None
 
     @property
-    def explicit(self) -> bool:
+    def is_explicit(self) -> bool:
         """True if all its axes are Explicit."""
         return bool(self.types) and all(one == "explicit" for one in self.types)
 
     @property
-    def automatic(self) -> bool:
+    def is_automatic(self) -> bool:
         """True if all its axes are Auto."""
         return all(one == "auto" for one in self.types)
 
     @property
     def is_mixed(self) -> bool:
         """True if only some of its axes are Explicit."""
-        return "explicit" in self.types and not self.explicit
+        return "explicit" in self.types and not self.is_explicit
 
     @property
     def explicit_part(self) -> Mesh:
@@ -131,9 +149,9 @@ class Mesh:
         return Mesh(names, tuple(self.sizes[place] for place in kept), types, None, self.line, partial=True)
 
     @property
-    def count(self) -> Size:
+    def device_count(self) -> Size:
         """The number of its devices."""
-        return self.size(self.names)
+        return self.size_of_axes(self.names)
 
     def __str__(self) -> str:
         named = zip(self.names, self.sizes, strict=True)
@@ -299,7 +317,7 @@ class Layout:
     pieces: Pieces = NO_PIECES
 
     @property
-    def may_differ(self) -> frozenset[str] | None:
+    def differing_axes(self) -> frozenset[str] | None:
         """The manual axes along which its values may differ in fact; None where that is not known."""
         return None if self.varying is None else self.varying - self.equal
 
@@ -324,14 +342,14 @@ class Layout:
         return self.built in (True, "filled")
 
     @property
-    def explicit(self) -> bool:
+    def is_explicit(self) -> bool:
         """True if it is on a mesh with Explicit axes, so that its spec is part of its type."""
-        return self.mesh is not None and self.mesh.explicit
+        return self.mesh is not None and self.mesh.is_explicit
 
     @property
     def typed_spec(self) -> Spec | None:
         """The spec that is part of its type; None where it has none, or it is not known."""
-        return self.spec if self.explicit else None
+        return self.spec if self.is_explicit else None
 
     def varying_like(self, other: Layout) -> Layout:
         """The same array, equal and differing along manual axes as another one does."""
@@ -340,15 +358,15 @@ class Layout:
             reduced=other.reduced, statistic=other.statistic,
         )  # fmt: skip
 
-    def shaped(self, shape: Shape | None, spec: Spec | None = None) -> Layout:
+    def with_shape(self, shape: Shape | None, spec: Spec | None = None) -> Layout:
         """The same array with another shape and spec."""
         return replace(self, shape=shape, spec=spec, literal=False, rows=None, pieces=NO_PIECES, asked=None)
 
     def __str__(self) -> str:
         """In the words of jax: `float32[64@data, 128]`."""
-        return self.show()
+        return self.format_layout()
 
-    def show(self, names: Sequence[str] = ()) -> str:
+    def format_layout(self, names: Sequence[str] = ()) -> str:
         """The same, with a name for each dimension if there are some: `float32[batch=64@data, embed=128]`."""
         if self.shape is None:
             return "an array of unknown shape"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.iteration import joined_element, known_items
+from shardlint.layouts.iteration import join_items, known_items
 from shardlint.layouts.values import (
     Call,
     DictValue,
@@ -30,7 +30,7 @@ def enter_value(table: DictValue, key: Value, value: Value) -> None:
 
 
 def _append_to_list(value: ListValue, call: Call) -> Value:
-    value = call.interpreter.thaw(value)
+    value = call.interpreter.changeable_copy(value)
     value.length = None
     if call.args:
         value.items.append(call.args[0])
@@ -39,18 +39,18 @@ def _append_to_list(value: ListValue, call: Call) -> Value:
 
 
 def _extend_list(value: ListValue, call: Call) -> Value:
-    value = call.interpreter.thaw(value)
+    value = call.interpreter.changeable_copy(value)
     value.length = None
-    more = known_items(call.interpreter, call.get(0, "iterable"))
+    more = known_items(call.interpreter, call.argument_at(0, "iterable"))
     value.items += more or []
     value.open = value.open or more is None or call.interpreter.region is not value.region
     return None
 
 
 def _remove_from_list(value: ListValue, call: Call) -> Value:
-    value = call.interpreter.thaw(value)
+    value = call.interpreter.changeable_copy(value)
     value.open, value.length = True, None
-    return joined_element(call.interpreter, value)
+    return join_items(call.interpreter, value)
 
 
 def _dict_items(value: DictValue, call: Call) -> Value:
@@ -58,15 +58,15 @@ def _dict_items(value: DictValue, call: Call) -> Value:
 
 
 def _get_from_dict(value: DictValue, call: Call) -> Value:
-    key, default = call.get(0, "key"), call.get(1, "default", None)
+    key, default = call.argument_at(0, "key"), call.argument_at(1, "default", None)
     if isinstance(key, str | int | bool | None) and key in value.entries:
         return value.entries[key]
     return Unknown("a key") if value.open or not isinstance(key, str | int) else default
 
 
 def _update_dict(value: DictValue, call: Call) -> Value:
-    value = call.interpreter.thaw(value)
-    other = call.get(0, "other", DictValue())
+    value = call.interpreter.changeable_copy(value)
+    other = call.argument_at(0, "other", DictValue())
     certain = call.interpreter.region is value.region
     if isinstance(other, DictValue) and certain:
         value.entries.update(other.entries)
@@ -79,9 +79,9 @@ def _update_dict(value: DictValue, call: Call) -> Value:
 
 
 def _pop_from_dict(value: DictValue, call: Call) -> Value:
-    value = call.interpreter.thaw(value)
+    value = call.interpreter.changeable_copy(value)
     found = _get_from_dict(value, call)
-    key = call.get(0, "key")
+    key = call.argument_at(0, "key")
     if call.interpreter.region is value.region and isinstance(key, str | int):
         value.entries.pop(key, None)
     else:
@@ -90,10 +90,10 @@ def _pop_from_dict(value: DictValue, call: Call) -> Value:
 
 
 def _set_default(value: DictValue, call: Call) -> Value:
-    value = call.interpreter.thaw(value)
-    key = call.get(0, "key")
+    value = call.interpreter.changeable_copy(value)
+    key = call.argument_at(0, "key")
     if isinstance(key, str | int) and not value.open:
-        return value.entries.setdefault(key, call.get(1, "default", None))
+        return value.entries.setdefault(key, call.argument_at(1, "default", None))
     return Unknown("a key")
 
 

@@ -44,15 +44,15 @@ class ModuleFrames(ABC):
             return False
         if node not in self._generators:
             file = function.frame.file
-            self._generators[node] = "yield" in file.text(node) and any(
-                isinstance(one, ast.Yield | ast.YieldFrom) for one in file.walked(file.scope(node)).returns
+            self._generators[node] = "yield" in file.source_text(node) and any(
+                isinstance(one, ast.Yield | ast.YieldFrom) for one in file.walk_scope(file.scope(node)).returns
             )
         return self._generators[node]
 
     def field_names(self, made_of: ClassValue) -> tuple[str, ...]:
         """The fields of a class and its bases, in the order in which a dataclass takes them."""
         if made_of.node not in self._fields:
-            found = [name for one in reversed(made_of.order) for name in _field_names(one.node)]
+            found = [name for one in reversed(made_of.ancestor_classes) for name in _field_names(one.node)]
             self._fields[made_of.node] = tuple(dict.fromkeys(found))
         return self._fields[made_of.node]
 
@@ -60,20 +60,20 @@ class ModuleFrames(ABC):
         """Return the value bound by an import, which is read on first use."""
         return Lazy(load, self._imported)
 
-    def frame(self, facts: FileFacts) -> Frame | None:
+    def frame_of_module(self, facts: FileFacts) -> Frame | None:
         """The names of a module. None for one that is being run: it imports itself through others."""
         path = facts.path
         if path in self._running:
             self._circular.update(self._running[self._running.index(path) + 1 :])
             return None
         # What a circle of imports leaves depends on where it was entered: it is made anew each time.
-        made = self._frames.make if path in self._circular else self._frames.get
+        made = self._frames.make_answer if path in self._circular else self._frames.get_or_make
         return made(path, lambda: self.import_file(facts))
 
-    def release(self) -> None:
+    def release_modules(self) -> None:
         """Forget all modules, so that their files go at once: functions and the frames around them know each other."""
         for frame in self._made:
-            frame.release()
+            frame.release_names()
         vars(self._imported).clear()
         vars(self).clear()
 

@@ -77,7 +77,7 @@ LARGEST = 1 << 40
 
 def truth_of_condition(run: RunState, node: ast.expr) -> bool | None:
     """Return whether a condition holds; None where that is not known."""
-    return decide_truth(run, run.value(node), node)
+    return decide_truth(run, run.evaluate_expression(node), node)
 
 
 def decide_truth(run: RunState, value: Value, node: ast.expr) -> bool | None:
@@ -105,7 +105,7 @@ def truth_of(value: Value) -> bool | None:
 
 def apply_unary(run: RunState, op: ast.unaryop, node_: ast.expr, node: ast.expr) -> Value:
     """Return the result of `not`, `-`, `+` or `~` of an expression."""
-    value = as_operand(run.value(node_))
+    value = as_operand(run.evaluate_expression(node_))
     if isinstance(op, ast.Not):
         known = decide_truth(run, value, node_)
         return Unknown("a condition") if known is None else not known
@@ -176,7 +176,7 @@ def apply_boolean(run: RunState, op: ast.boolop, nodes: list[ast.expr]) -> Value
     for node in nodes:
         run.branches += unknown
         try:
-            found = run.value(node)
+            found = run.evaluate_expression(node)
         finally:
             run.branches -= unknown
         known = decide_truth(run, found, node)
@@ -264,4 +264,4 @@ def _compute_number(compute: Callable[[Any, Any], Any], left: Value, right: Valu
 
 def call_library(run: RunState, name: str, args: tuple[Value, ...], place: Place, **keywords: Value) -> Value:
     """Call a function of a library by its canonical name."""
-    return run.call(Library(name), args, keywords, place)
+    return run.call_value(Library(name), args, keywords, place)

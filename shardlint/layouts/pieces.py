@@ -54,12 +54,12 @@ class UnknownShape(Unknown):
         return UnknownOwnSize("a size", frozenset(axes)) if axes else Unknown("a size")
 
 
-def own_axes(value: Value) -> frozenset[str]:
+def axes_of_local_size(value: Value) -> frozenset[str]:
     """The axes that split the dimension of which a number is the size on one device."""
     return value.axes if isinstance(value, OwnSize | UnknownOwnSize) else NO_AXES
 
 
-def own_size(size: Size, axes: Sequence[str]) -> Value:
+def local_size_with_axes(size: Size, axes: Sequence[str]) -> Value:
     """The size of a dimension of an array, as a number that knows its axes."""
     if not axes:
         return Unknown("a size") if size is None else size
@@ -72,7 +72,7 @@ def shape_of(array: Layout) -> Value:
         known = array.pieces or array.differs
         return UnknownShape("a shape", array.pieces, array.differs) if known else Unknown("a shape")
     more = (*array.pieces, *((),) * len(array.shape))
-    sizes = OwnShape(own_size(size, axes) for size, axes in zip(array.shape, more, strict=False))
+    sizes = OwnShape(local_size_with_axes(size, axes) for size, axes in zip(array.shape, more, strict=False))
     if not array.differs:
         return tuple(sizes)
     sizes.axes = array.differs

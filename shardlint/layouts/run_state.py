@@ -127,7 +127,7 @@ class RunState(ABC):
         self.frames.append(frame)
         return frame
 
-    def thaw(self, holder: ContainerType) -> ContainerType:
+    def changeable_copy(self, holder: ContainerType) -> ContainerType:
         """A container that may be changed: a copy of one that another module made."""
         if holder.region is not SHARED or self.region is SHARED:
             return holder
@@ -146,7 +146,7 @@ class RunState(ABC):
 
     def write_attribute(self, holder: Instance, name: str, value: Value) -> None:
         """Write an attribute of an object: both values, where the writing may not have happened."""
-        holder = self.thaw(holder)
+        holder = self.changeable_copy(holder)
         if holder.registered or holder.others:
             self.changes += 1
             self.forget_changed(holder.others)
@@ -171,7 +171,7 @@ class RunState(ABC):
         self.events = None
 
     @contextmanager
-    def in_frame(self, frame: Frame) -> Iterator[None]:
+    def enter_frame(self, frame: Frame) -> Iterator[None]:
         """Read and bind names of a frame."""
         before = getattr(self, "frame", frame)
         self.frame = frame
@@ -181,7 +181,7 @@ class RunState(ABC):
             self.frame = before
 
     @contextmanager
-    def uncertain(self) -> Iterator[None]:
+    def run_uncertainly(self) -> Iterator[None]:
         """A part of the program that may run or not, or several times."""
         before, self.region = self.region, object()
         try:
@@ -194,23 +194,25 @@ class RunState(ABC):
         self.work, self.patience = steps, without_array
         self.least_work = max(steps - without_array, 0)
 
-    def spend(self) -> None:
+    def count_step(self) -> None:
         """Count a step."""
         self.work -= 1
         if self.work < self.least_work:
             raise OutOfWork
 
-    def violate(self, kind: str, place: Place, *calls: Hashable, **said: str) -> None:
+    def record_violation(self, kind: str, place: Place, *calls: Hashable, **said: str) -> None:
         """Record a broken contract, unless the code expects an error. `calls` lead to it, if not those of now."""
         if not self.excused:
-            self.enter_violation(self._violation_of(kind, place, calls, said))
+            self.enter_violation(self._make_violation(kind, place, calls, said))
 
     def note_doubt(self, kind: str, place: Place, over: frozenset[str], *calls: Hashable, **said: str) -> None:
         """Note a contract that is broken unless the body that is mapped here communicates over axes."""
         if self.events is not None and not self.excused:
-            self.events.doubts.append(Doubt(self._violation_of(kind, place, calls, said), over, self.frame))
+            self.events.doubts.append(Doubt(self._make_violation(kind, place, calls, said), over, self.frame))
 
-    def _violation_of(self, kind: str, place: Place, calls: tuple[Hashable, ...], said: Mapping[str, str]) -> Violation:
+    def _make_violation(
+        self, kind: str, place: Place, calls: tuple[Hashable, ...], said: Mapping[str, str]
+    ) -> Violation:
         led = tuple(one for one in calls or self.calls if isinstance(one, Place))
         way = led, self.mapped_at, self.body, self.root
         return Violation(kind, place, said, *way, self.assumed, not self.branches)
@@ -242,7 +244,7 @@ class RunState(ABC):
         """Record patterns that matched none of the paths, and stand inside of some."""
         for (place, pattern), (matched, missed) in self._matches.items():
             if missed and not matched:
-                self.violate("pattern.anchored", place, pattern=pattern, path=missed)
+                self.record_violation("pattern.anchored", place, pattern=pattern, path=missed)
 
     def note_unplaced(self, place: Place, axes: tuple[str, ...], **said: str) -> None:
         """Note that a parameter left its box whole, which names axes for it."""
@@ -278,39 +280,39 @@ class RunState(ABC):
 
     def forget_changed(self, values: tuple[Value, ...]) -> None:
         """Forget what an unknown function may have changed of the objects of libraries that it was given."""
-        if forget_objects(values, self.thaw):
+        if forget_objects(values, self.changeable_copy):
             self.changes += 1
 
     @abstractmethod
-    def value(self, node: ast.expr) -> Value:
+    def evaluate_expression(self, node: ast.expr) -> Value:
         """Return the value of an expression."""
 
     @abstractmethod
-    def block(self, statements: list[ast.stmt]) -> Flow:
+    def run_block(self, statements: list[ast.stmt]) -> Flow:
         """Run statements until one leaves."""
 
     @abstractmethod
-    def assign(self, target: ast.expr, value: Value) -> None:
+    def assign_target(self, target: ast.expr, value: Value) -> None:
         """Assign to a target."""
 
     @abstractmethod
-    def bind(self, name: str, value: Value) -> None:
+    def bind_name(self, name: str, value: Value) -> None:
         """Bind a name in this frame, or where `global` and `nonlocal` say."""
 
     @abstractmethod
-    def lookup(self, name: str) -> Value:
+    def lookup_name(self, name: str) -> Value:
         """Return the value of a name at this place."""
 
     @abstractmethod
-    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> FunctionValue:
+    def make_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> FunctionValue:
         """The function that a definition makes."""
 
     @abstractmethod
-    def module(self, file: FileFacts) -> Frame | None:
+    def run_module(self, file: FileFacts) -> Frame | None:
         """The names of a module of the project, which is run for them; None for one that is being run."""
 
     @abstractmethod
-    def call(
+    def call_value(
         self,
         function: Value,
         args: tuple[Value, ...],

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from shardlint.layouts.definitions import Definitions
-from shardlint.layouts.expressions import as_load, evaluate, matches_pattern
-from shardlint.layouts.iteration import evaluate_iterable, joined_element
+from shardlint.layouts.expressions import evaluate_expression, matches_pattern, readable_target
+from shardlint.layouts.iteration import evaluate_iterable, join_items
 from shardlint.layouts.operators import call_library, truth_of_condition
 from shardlint.layouts.run_state import Flow
 from shardlint.layouts.values import (
@@ -28,96 +28,96 @@ _ROUNDS = 2
 class Statements(Definitions):
     """A run of statements."""
 
-    def block(self, statements: list[ast.stmt]) -> Flow:
+    def run_block(self, statements: list[ast.stmt]) -> Flow:
         """Run statements until one leaves."""
         for statement in statements:
-            flow = self.statement(statement)
+            flow = self.run_statement(statement)
             if flow != "next":
                 return flow
         return "next"
 
-    def statement(self, node: ast.stmt) -> Flow:
+    def run_statement(self, node: ast.stmt) -> Flow:
         """Run one statement."""
-        self.spend()
+        self.count_step()
         run = _RUN[type(node)]
         return "next" if run is None else run(self, node)
 
-    def _expression(self, node: ast.Expr) -> Flow:
-        self.value(node.value)
+    def _run_expression(self, node: ast.Expr) -> Flow:
+        self.evaluate_expression(node.value)
         return "next"
 
-    def _assignment(self, node: ast.Assign) -> Flow:
-        found = self.value(node.value)
+    def _run_assignment(self, node: ast.Assign) -> Flow:
+        found = self.evaluate_expression(node.value)
         for target in node.targets:
-            self.assign(target, found)
+            self.assign_target(target, found)
         return "next"
 
-    def _annotated(self, node: ast.AnnAssign) -> Flow:
+    def _run_annotated_assignment(self, node: ast.AnnAssign) -> Flow:
         if node.value is not None:
-            self.assign(node.target, self.value(node.value))
+            self.assign_target(node.target, self.evaluate_expression(node.value))
         return "next"
 
-    def _return(self, node: ast.Return) -> Flow:
-        self.frame.returned.append(self.value(node.value) if node.value is not None else None)
+    def _run_return(self, node: ast.Return) -> Flow:
+        self.frame.returned.append(self.evaluate_expression(node.value) if node.value is not None else None)
         return "leave"
 
-    def _raise(self, node: ast.Raise) -> Flow:
+    def _run_raise(self, node: ast.Raise) -> Flow:
         return "leave"
 
-    def _if(self, node: ast.If) -> Flow:
+    def _run_if(self, node: ast.If) -> Flow:
         known = truth_of_condition(self, node.test)
         if known is not None:
-            return self.block(node.body if known else node.orelse)
-        return self._ways([node.body, node.orelse])
+            return self.run_block(node.body if known else node.orelse)
+        return self._run_alternatives([node.body, node.orelse])
 
-    def _while(self, node: ast.While) -> Flow:
-        return "next" if truth_of_condition(self, node.test) is False else self._loop(None, None, node.body)
+    def _run_while(self, node: ast.While) -> Flow:
+        return "next" if truth_of_condition(self, node.test) is False else self._run_loop(None, None, node.body)
 
     def _function_definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Flow:
-        self.bind(node.name, self.decorated_function(node))
+        self.bind_name(node.name, self.decorated_function(node))
         return "next"
 
     def _class_definition(self, node: ast.ClassDef) -> Flow:
-        self.bind(node.name, self.class_of(node))
+        self.bind_name(node.name, self.make_class(node))
         return "next"
 
-    def _import(self, node: ast.Import) -> Flow:
+    def _run_import(self, node: ast.Import) -> Flow:
         file = self.frame.file
         for alias in node.names:
             dotted = alias.name if alias.asname else alias.name.partition(".")[0]
-            self.bind(alias.asname or dotted, self.modules.make_lazy(partial(self.module_named, dotted, file)))
+            self.bind_name(alias.asname or dotted, self.modules.make_lazy(partial(self.module_named, dotted, file)))
         return "next"
 
     def _import_from(self, node: ast.ImportFrom) -> Flow:
         self.import_names(node)
         return "next"
 
-    def _global(self, node: ast.Global) -> Flow:
+    def _declare_global(self, node: ast.Global) -> Flow:
         self.frame.globals_.update(node.names)
         return "next"
 
-    def _nonlocal(self, node: ast.Nonlocal) -> Flow:
+    def _declare_nonlocal(self, node: ast.Nonlocal) -> Flow:
         self.frame.nonlocals.update(node.names)
         return "next"
 
-    def _break(self, node: ast.Break) -> Flow:
+    def _run_break(self, node: ast.Break) -> Flow:
         return "break"
 
-    def _continue(self, node: ast.Continue) -> Flow:
+    def _run_continue(self, node: ast.Continue) -> Flow:
         return "continue"
 
-    def _delete(self, node: ast.Delete) -> Flow:
+    def _run_delete(self, node: ast.Delete) -> Flow:
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self.frame.names.pop(target.id, None)
         return "next"
 
-    def _assert(self, node: ast.Assert) -> Flow:
+    def _run_assert(self, node: ast.Assert) -> Flow:
         return "leave" if truth_of_condition(self, node.test) is False else "next"
 
-    def _match(self, node: ast.Match) -> Flow:
+    def _run_match(self, node: ast.Match) -> Flow:
         """The first case that fits; all that may, where that is not known."""
-        subject = self.value(node.subject)
+        subject = self.evaluate_expression(node.subject)
         possible: list[list[ast.stmt]] = []
         for case in node.cases:
             fits = matches_pattern(self, case.pattern, subject)
@@ -130,19 +130,19 @@ class Statements(Definitions):
                 possible.append(case.body)
         else:
             possible.append([])
-        return self.block(possible[0]) if len(possible) == 1 else self._ways(possible)
+        return self.run_block(possible[0]) if len(possible) == 1 else self._run_alternatives(possible)
 
-    def _augmented(self, node: ast.AugAssign) -> Flow:
-        load = ast.copy_location(ast.BinOp(left=as_load(node.target), op=node.op, right=node.value), node)
-        found = evaluate(self, load)
+    def _run_augmented_assignment(self, node: ast.AugAssign) -> Flow:
+        load = ast.copy_location(ast.BinOp(left=readable_target(node.target), op=node.op, right=node.value), node)
+        found = evaluate_expression(self, load)
         held = self.layouts.get(load.left)
-        if isinstance(held, Instance) and held.operand is not held:
+        if isinstance(held, Instance) and held.as_operand is not held:
             self.changes += 1
-            self.thaw(held).forget()  # a release of flax changes it in place, another raises
-        self.assign(node.target, found)
+            self.changeable_copy(held).forget_changes()  # a release of flax changes it in place, another raises
+        self.assign_target(node.target, found)
         return "next"
 
-    def _ways(self, blocks: list[list[ast.stmt]]) -> Flow:
+    def _run_alternatives(self, blocks: list[list[ast.stmt]]) -> Flow:
         """Run several blocks of which one runs, and join what they leave."""
         frame, before = self.frame, dict(self.frame.names)
         mesh, known = self.mesh, self.mesh_known
@@ -152,8 +152,8 @@ class Statements(Definitions):
         for statements in blocks:
             frame.names = dict(before)
             self.branches += 1
-            with self.uncertain():
-                flow = self.block(statements)
+            with self.run_uncertainly():
+                flow = self.run_block(statements)
             self.branches -= 1
             flows.append(flow)
             if flow == "next":
@@ -172,29 +172,29 @@ class Statements(Definitions):
         frame.names = _join_frames(ends)
         return "next"
 
-    def _for(self, node: ast.For | ast.AsyncFor) -> Flow:
+    def _run_for(self, node: ast.For | ast.AsyncFor) -> Flow:
         iterated = evaluate_iterable(self, node.iter)
-        items = self.items(iterated)
+        items = self.known_items(iterated)
         if items is None or len(items) > _TURNS:
-            return self._loop(node.target, iterated, node.body)
+            return self._run_loop(node.target, iterated, node.body)
         for item in items:
-            self.assign(node.target, item)
-            flow = self.block(node.body)
+            self.assign_target(node.target, item)
+            flow = self.run_block(node.body)
             if flow == "leave":
                 return flow
             if flow == "break":
                 return "next"
-        return self.block(node.orelse)
+        return self.run_block(node.orelse)
 
-    def _loop(self, target: ast.expr | None, iterated: Value, body: list[ast.stmt]) -> Flow:
+    def _run_loop(self, target: ast.expr | None, iterated: Value, body: list[ast.stmt]) -> Flow:
         """A loop of any number of turns: the first one, then those after it."""
         frame = self.frame
-        with self.uncertain():
+        with self.run_uncertainly():
             for turn in range(_ROUNDS):
                 before = dict(frame.names)
                 if target is not None:
-                    self.assign(target, joined_element(self, iterated))
-                self.block(body)
+                    self.assign_target(target, join_items(self, iterated))
+                self.run_block(body)
                 after = _join_frames([before, frame.names])
                 if turn == _ROUNDS - 1:
                     unstable = {
@@ -205,36 +205,36 @@ class Statements(Definitions):
                 frame.names = after
         return "next"
 
-    def _with(self, node: ast.With | ast.AsyncWith) -> Flow:
+    def _run_with(self, node: ast.With | ast.AsyncWith) -> Flow:
         before = self.mesh, self.mesh_known, self.excused, self.legacy, self.contexts
         for item in node.items:
-            context = self.value(item.context_expr)
+            context = self.evaluate_expression(item.context_expr)
             found = call_library(
                 self, "shardlint.enter", (context,), Place(self.frame.file, item.context_expr)
             )
             if item.optional_vars is not None:
-                self.assign(item.optional_vars, found)
-        flow = self.block(node.body)
+                self.assign_target(item.optional_vars, found)
+        flow = self.run_block(node.body)
         self.mesh, self.mesh_known, self.excused, self.legacy, self.contexts = before
         return flow
 
-    def _try(self, node: ast.Try | ast.TryStar) -> Flow:
+    def _run_try(self, node: ast.Try | ast.TryStar) -> Flow:
         self.excused += bool(node.handlers)
         frame, before = self.frame, dict(self.frame.names)
-        flow = self.block(node.body)
+        flow = self.run_block(node.body)
         if flow == "next":
-            flow = self.block(node.orelse)
+            flow = self.run_block(node.orelse)
         self.excused -= bool(node.handlers)
         ends = [frame.names] if flow == "next" else []
         for handler in node.handlers:
             frame.names = _join_frames([before, frame.names])
             if handler.name:
                 frame.names[handler.name] = Unknown("an exception")
-            with self.uncertain():
-                if self.block(handler.body) == "next":
+            with self.run_uncertainly():
+                if self.run_block(handler.body) == "next":
                     ends.append(frame.names)
         frame.names = _join_frames(ends) if ends else before
-        final = self.block(node.finalbody)
+        final = self.run_block(node.finalbody)
         if final != "next":
             return final
         return "next" if ends else flow if flow != "next" else "leave"
@@ -268,31 +268,31 @@ class _ByKind(dict[type, Callable[[Statements, Any], Flow] | None]):
 
 
 _RUN = _ByKind({
-    ast.Expr: Statements._expression,
-    ast.Assign: Statements._assignment,
-    ast.AnnAssign: Statements._annotated,
-    ast.AugAssign: Statements._augmented,
-    ast.Return: Statements._return,
-    ast.Raise: Statements._raise,
-    ast.If: Statements._if,
-    ast.For: Statements._for,
-    ast.AsyncFor: Statements._for,
-    ast.While: Statements._while,
-    ast.With: Statements._with,
-    ast.AsyncWith: Statements._with,
-    ast.Try: Statements._try,
-    ast.TryStar: Statements._try,
+    ast.Expr: Statements._run_expression,
+    ast.Assign: Statements._run_assignment,
+    ast.AnnAssign: Statements._run_annotated_assignment,
+    ast.AugAssign: Statements._run_augmented_assignment,
+    ast.Return: Statements._run_return,
+    ast.Raise: Statements._run_raise,
+    ast.If: Statements._run_if,
+    ast.For: Statements._run_for,
+    ast.AsyncFor: Statements._run_for,
+    ast.While: Statements._run_while,
+    ast.With: Statements._run_with,
+    ast.AsyncWith: Statements._run_with,
+    ast.Try: Statements._run_try,
+    ast.TryStar: Statements._run_try,
     ast.FunctionDef: Statements._function_definition,
     ast.AsyncFunctionDef: Statements._function_definition,
     ast.ClassDef: Statements._class_definition,
-    ast.Import: Statements._import,
+    ast.Import: Statements._run_import,
     ast.ImportFrom: Statements._import_from,
-    ast.Global: Statements._global,
-    ast.Nonlocal: Statements._nonlocal,
-    ast.Break: Statements._break,
-    ast.Continue: Statements._continue,
-    ast.Delete: Statements._delete,
-    ast.Assert: Statements._assert,
-    ast.Match: Statements._match,
+    ast.Global: Statements._declare_global,
+    ast.Nonlocal: Statements._declare_nonlocal,
+    ast.Break: Statements._run_break,
+    ast.Continue: Statements._run_continue,
+    ast.Delete: Statements._run_delete,
+    ast.Assert: Statements._run_assert,
+    ast.Match: Statements._run_match,
 })
 """How each kind of statement runs; others do nothing."""

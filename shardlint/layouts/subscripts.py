@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.layouts.attributes import Updates, find_hook
 from shardlint.layouts.device_arrays import is_plain_slice, select_devices
-from shardlint.layouts.iteration import joined_element, known_items, part_of_tree
+from shardlint.layouts.iteration import join_items, known_items, part_of_tree
 from shardlint.layouts.layout import (
     Layout,
 )
@@ -55,10 +55,10 @@ def subscript_value(run: RunState, value: Value, index: Value, place: Place) -> 
                     pass
             if value.declared is not None and not more and isinstance(index, str):
                 said = {"key": repr(index), "where": f"{place.file.path.name}:{place.line}"}
-                run.violate("specs.key", value.declared, read=place.text(), **said)
+                run.record_violation("specs.key", value.declared, read=place.source_text(), **said)
             return Unknown("a key") if more or isinstance(index, Unknown) else Unknown("no such key")
         case ListValue() | tuple():
-            return joined_element(run, value if isinstance(value, ListValue) else ListValue(list(value)))
+            return join_items(run, value if isinstance(value, ListValue) else ListValue(list(value)))
         case Layout():
             return call_library(run, "shardlint.index", (value, index), place)
         case Devices():
@@ -72,9 +72,9 @@ def subscript_value(run: RunState, value: Value, index: Value, place: Place) -> 
         case Updates():
             return Updates(value.array, index)
         case Instance(of=ClassValue() as owner):
-            method = owner.find("__getitem__")
+            method = owner.find_attribute("__getitem__")
             if method is not MISSING:
-                return run.call(method, (value, index), {}, place)
+                return run.call_value(method, (value, index), {}, place)
             fields = known_items(run, value)
             return (
                 Unknown("an item of an object")
@@ -82,7 +82,7 @@ def subscript_value(run: RunState, value: Value, index: Value, place: Place) -> 
                 else subscript_value(run, tuple(fields), index, place)
             )
         case Instance(of=None) if (hook := find_hook(run, value, "__getitem__")) is not None:
-            return run.call(hook, (value, index), {}, place)
+            return run.call_value(hook, (value, index), {}, place)
         case PartitionSpec(entries=found, open=False) if isinstance(index, int) and -len(
             found
         ) <= index < len(found):

@@ -56,11 +56,11 @@ def run_uncalled(run: RunState, frame: Frame) -> None:
     """Run what the module mapped, then the functions of a file that place or map arrays, and what they map."""
     objects: dict[ClassValue, Value] = {}
     _run_mapped(run, objects)
-    makes = _MAPS_OR_COMPILES if any(map(run.file.says, _COLLECTIVES)) else _MAPS
-    pmapped = _names_of_pmapped(frame) if run.file.says("pmap") else None
-    more = [pattern for library, pattern in _SAYS_ALL.items() if run.file.says(library)]
+    makes = _MAPS_OR_COMPILES if any(map(run.file.contains_text, _COLLECTIVES)) else _MAPS
+    pmapped = _names_of_pmapped(frame) if run.file.contains_text("pmap") else None
+    more = [pattern for library, pattern in _SAYS_ALL.items() if run.file.contains_text(library)]
     for node, value in list(_function_definitions(run.file.tree, frame)):
-        text = "" if node in run.ran else run.file.text(node)
+        text = "" if node in run.ran else run.file.source_text(node)
         calls = (pmapped is not None and pmapped.search(text)) or any(one.search(text) for one in more)
         if calls or makes.search(text) or (_PLACES.search(text) and _MAKES.search(text)):
             while not isinstance(value, FunctionValue) and value not in run.uncalled:
@@ -117,9 +117,9 @@ def _run_transformed(run: RunState, made: Transformed, objects: dict[ClassValue,
         given += len(function.args) if isinstance(function, Partial) else isinstance(function, Method)
         function = getattr(function, "function", None)
     files = [run.file, *([function.frame.file] if function is not None else [])]
-    if made.name == "jit" and not any(file.says(name) for file in files for name in _COLLECTIVES):
+    if made.name == "jit" and not any(file.contains_text(name) for file in files for name in _COLLECTIVES):
         return
-    names = function.positional if function is not None else []
+    names = function.positional_parameters if function is not None else []
     optional = len(function.node.args.defaults) if function is not None else 0
     count = len(names) - optional - given if takes is None else takes
     args: list[Value] = [Unknown(f"the parameter `{name}`") for name in names[given : given + max(count, 0)]]
@@ -146,9 +146,14 @@ def _run_alone(
     place = getattr(value, "place", None) or run.root or Place(run.file, run.file.tree)
     found: Value = None
     try:
-        if function is not None and function.owner is not None and not bound and function.positional[:1] == ["self"]:
+        if (
+            function is not None
+            and function.owner is not None
+            and not bound
+            and function.positional_parameters[:1] == ["self"]
+        ):
             args = (_object_of(run, function.owner, place, objects), *args[1:])
-        found = run.call(value, args, {}, place, opened)
+        found = run.call_value(value, args, {}, place, opened)
     except OutOfWork:
         run.forget_position()
     run.binder, run.root, run.assumed = "", None, False
@@ -158,12 +163,12 @@ def _run_alone(
 
 def _object_of(run: RunState, owner: ClassValue, place: Place, objects: dict[ClassValue, Value]) -> Value:
     """An object of a class, of which nothing is known but what its `__init__` says and no method changes."""
-    bases = [base for one in owner.order for base in one.bases]
+    bases = [base for one in owner.ancestor_classes for base in one.bases]
     if not all(isinstance(one, ClassValue) or getattr(one, "name", "") in _PLAIN_BASES for one in bases):
         return Unknown("the parameter `self`")
     if owner not in objects:
         objects[owner] = Unknown("an object that is being made")
-        made = run.call(owner, (), {}, place, opened=True)
+        made = run.call_value(owner, (), {}, place, opened=True)
         if isinstance(made, Instance):
             for name in _changed_attributes(owner).intersection(made.attributes):
                 made.attributes[name] = Unknown("a method changes it")
@@ -175,7 +180,7 @@ def _changed_attributes(owner: ClassValue) -> set[str]:
     """The attributes that methods other than `__init__` write."""
     methods = (
         one
-        for each in owner.order
+        for each in owner.ancestor_classes
         for one in each.node.body
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name != "__init__"
     )

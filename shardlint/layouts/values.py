@@ -38,7 +38,7 @@ class PartitionSpec:
     entries: tuple[Value, ...]
     open: bool = False
 
-    def axes(self) -> tuple[tuple[str, ...] | None, ...]:
+    def axes_of_entries(self) -> tuple[tuple[str, ...] | None, ...]:
         """The axes of each entry."""
         return tuple(_axes_of_entry(entry) for entry in self.entries)
 
@@ -95,7 +95,7 @@ class AxisTypeValue:
 class Plain:
     """A value of a library that never changes and compares by what it is."""
 
-    def libraries(self) -> frozenset[str]:
+    def library_classes(self) -> frozenset[str]:
         """The classes that it is of."""
         return frozenset()
 
@@ -157,11 +157,11 @@ class Instance(Container):
         """Return whether it differs from another one at most in its attributes."""
         return type(self) is type(other)
 
-    def libraries(self) -> frozenset[str]:
+    def library_classes(self) -> frozenset[str]:
         """The classes of libraries that its class is made from."""
-        return self.of.libraries() if self.of is not None else frozenset()
+        return self.of.library_classes() if self.of is not None else frozenset()
 
-    def parts(self) -> dict[str, Value]:
+    def tree_children(self) -> dict[str, Value]:
         """Return the attributes that are its children in a pytree."""
         return self.attributes
 
@@ -169,16 +169,16 @@ class Instance(Container):
         """The same object with other parts of its tree."""
         return self.with_parts(parts)
 
-    def named(self, name: str) -> Value:
+    def computed_attribute(self, name: str) -> Value:
         """An attribute that it has by other means; `MISSING` where there is none."""
         return MISSING
 
     @property
-    def operand(self) -> Value:
+    def as_operand(self) -> Value:
         """Return it as an operand of arithmetic."""
         return self
 
-    def forget(self) -> None:
+    def forget_changes(self) -> None:
         """Forget what a function may have changed that got it, and of which nothing is known."""
 
     complete = False
@@ -194,7 +194,7 @@ class State(DictValue):
 
 def as_operand(value: Value) -> Value:
     """Return the value as an operand of arithmetic: a Variable of flax.nnx as its array."""
-    return value.operand if isinstance(value, Instance) else value
+    return value.as_operand if isinstance(value, Instance) else value
 
 
 def forget_objects(
@@ -209,7 +209,7 @@ def forget_objects(
         case Instance():
             inside: Iterable[Value] = [*value.attributes.values(), *value.others]
             if value.registered:
-                thaw(value).forget()
+                thaw(value).forget_changes()
         case DictValue(entries=entries):
             inside = list(entries.values())
         case ListValue(items=items):
@@ -251,14 +251,14 @@ class Frame:
     maybe_left: int = 0
     """How many `return` statements stand behind conditions that are not known, so far."""
 
-    def release(self) -> None:
+    def release_names(self) -> None:
         """Forget everything: functions and the frames around them know each other."""
         self.names.clear()
         self.returned.clear()
         self.yielded = None
 
     @property
-    def module(self) -> Frame:
+    def module_frame(self) -> Frame:
         """The frame of the module around it."""
         frame = self
         while frame.outer is not None:
@@ -282,7 +282,7 @@ class FunctionValue:
         return getattr(self.node, "name", "<lambda>")
 
     @property
-    def positional(self) -> list[str]:
+    def positional_parameters(self) -> list[str]:
         """The names of the parameters that can be given by position."""
         return [one.arg for one in (*self.node.args.posonlyargs, *self.node.args.args)]
 
@@ -298,22 +298,22 @@ class ClassValue:
     decorators: list[Value] = field(default_factory=list)
 
     @cached_property
-    def order(self) -> tuple[ClassValue, ...]:
+    def ancestor_classes(self) -> tuple[ClassValue, ...]:
         """It and its bases of the project, the nearest first."""
-        inherited = (one for base in self.bases if isinstance(base, ClassValue) for one in base.order)
+        inherited = (one for base in self.bases if isinstance(base, ClassValue) for one in base.ancestor_classes)
         return tuple(dict.fromkeys((self, *inherited)))
 
     @cached_property
     def _library_bases(self) -> frozenset[str]:
-        return frozenset(base.name for one in self.order for base in one.bases if isinstance(base, Library))
+        return frozenset(base.name for one in self.ancestor_classes for base in one.bases if isinstance(base, Library))
 
-    def libraries(self) -> frozenset[str]:
+    def library_classes(self) -> frozenset[str]:
         """The classes of libraries that it is made from."""
         return self._library_bases
 
-    def find(self, name: str) -> Value:
+    def find_attribute(self, name: str) -> Value:
         """An attribute of the class; `MISSING` where neither it nor a base has it."""
-        for one in self.order:
+        for one in self.ancestor_classes:
             if name in one.names:
                 return one.names[name]
         return MISSING
@@ -329,11 +329,11 @@ class Lazy:
         self._load = load
         self._known = known
 
-    def value(self) -> Value:
+    def load_value(self) -> Value:
         """Return the imported value."""
         if self not in self._known:
-            self._known.begin(self, Unknown("imports in a circle"))
-            return self._known.make(self, self._load)
+            self._known.begin_answer(self, Unknown("imports in a circle"))
+            return self._known.make_answer(self, self._load)
         return self._known[self]
 
 
@@ -410,7 +410,7 @@ class Call:
     open: bool = False
     """Whether `*` or `**` hides arguments."""
 
-    def get(self, position: int, name: str, default: Value = MISSING) -> Value:
+    def argument_at(self, position: int, name: str, default: Value = MISSING) -> Value:
         """An argument by position or name; what is hidden is unknown."""
         if name in self.keywords:
             return self.keywords[name]
@@ -418,9 +418,9 @@ class Call:
             return self.args[position]
         return Unknown("a star argument") if self.open else default
 
-    def has(self, position: int, name: str) -> bool:
+    def has_argument(self, position: int, name: str) -> bool:
         """Return whether an argument is given, and is not None."""
-        return self.get(position, name, None) is not None
+        return self.argument_at(position, name, None) is not None
 
     @property
     def function_name(self) -> str:
@@ -456,7 +456,7 @@ def tree_children(tree: Value) -> list[tuple[Any, Value]] | None:
         case DictValue(entries=entries):
             return list(entries.items())
         case Instance() if is_tree(tree):
-            return list(tree.parts().items())
+            return list(tree.tree_children().items())
     return None
 
 
@@ -469,7 +469,7 @@ def rebuild_tree(tree: Value, parts: Iterable[Value]) -> Value:
             made = State if isinstance(tree, State) else DictValue
             return made(dict(zip(entries, parts, strict=True)), more)
         case Instance():
-            return tree.with_tree(dict(zip(tree.parts(), parts, strict=True)))
+            return tree.with_tree(dict(zip(tree.tree_children(), parts, strict=True)))
     return tuple(parts)
 
 
@@ -497,7 +497,7 @@ def is_tree(value: Instance) -> bool:
     """Return whether an object is a pytree node of jax: a NamedTuple, a Module of Equinox, a struct of flax."""
     if value.of is None or value.registered:
         return value.transparent
-    made_of = value.libraries()
+    made_of = value.library_classes()
     if made_of & _TREES:
         return True
     registered = ("flax.struct.dataclass", "chex.dataclass", "jax.tree_util.register_dataclass",
@@ -597,7 +597,7 @@ def join_values(one: Value, two: Value) -> Value:
     """Return the common knowledge about a value that is one of two."""
     if one is two:
         return one
-    one, two = one.value() if isinstance(one, Lazy) else one, two.value() if isinstance(two, Lazy) else two
+    one, two = one.load_value() if isinstance(one, Lazy) else one, two.load_value() if isinstance(two, Lazy) else two
     if type(one) is type(two) and one == two:
         return one
     if isinstance(one, Layout) and isinstance(two, Layout):

@@ -40,12 +40,12 @@ class Violation:
     """Where the place is a call: the calls that it leads to in other files, and what breaks the contract there."""
 
     @property
-    def way(self) -> tuple[Place, ...]:
+    def call_path(self) -> tuple[Place, ...]:
         """The calls and the place, from the function on that shard_map or pmap maps, if one does."""
         return (*self.calls, self.place, *self.inside)[self.mapped or 0 :]
 
     @property
-    def quoted(self) -> dict[str, str]:
+    def quoted_details(self) -> dict[str, str]:
         """Return the details of the violation, each as code in a message."""
         return {name: f"`{text}`" for name, text in self.said.items()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardlint.layouts.values import Call, Value
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 _ASSERTIONS = """
 assert_shape assert_rank assert_type assert_equal assert_equal_shape assert_equal_rank assert_equal_size
@@ -17,7 +17,7 @@ assert_exactly_one_is_none assert_devices_available
 """
 
 
-@function(f"chex {_ASSERTIONS}")
+@register_function(f"chex {_ASSERTIONS}")
 def ignore_assertion(call: Call) -> Value:
     """Nothing: what is asserted is not followed."""
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from shardlint.layouts.layout import Layout, count_entries, surely_differ
+from shardlint.layouts.layout import Layout, are_surely_different, count_entries
 from shardlint.layouts.values import (
     Call,
     DictValue,
@@ -51,7 +51,9 @@ def check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
                 for _, leaf in tree_leaves(tree)
             )  # fmt: skip
             if first is not path and taken:
-                call.interpreter.violate("donation.twice", call.place, first=first.lstrip("."), second=path.lstrip("."))
+                call.interpreter.record_violation(
+                    "donation.twice", call.place, first=first.lstrip("."), second=path.lstrip(".")
+                )
                 return
 
 
@@ -65,7 +67,7 @@ def check_built(call: Call, arrays: Sequence[Layout]) -> None:
             continue
         if all(isinstance(other, int) and other <= count for other in counts):
             axes = sorted({axis for other in split for found in other.spec or () for axis in found or ()})
-            call.interpreter.violate("made.whole", one.built, array=str(one), axes="/".join(axes))
+            call.interpreter.record_violation("made.whole", one.built, array=str(one), axes="/".join(axes))
 
 
 def check_alone(call: Call, arrays: Sequence[Layout], found: Value) -> None:
@@ -78,12 +80,15 @@ def check_alone(call: Call, arrays: Sequence[Layout], found: Value) -> None:
     if run.mesh is not None or not run.mesh_known or not all(isinstance(one, Layout) and one.is_new for one in results):
         return
     for one in arrays:
-        split, count = one.explicit and any(one.typed_spec or ()), one.mesh.count if one.mesh is not None else None
-        like = [other for other in results if other.shape == one.shape is not None and (other.explicit or recent)]
+        split, count = (
+            one.is_explicit and any(one.typed_spec or ()),
+            one.mesh.device_count if one.mesh is not None else None,
+        )
+        like = [other for other in results if other.shape == one.shape is not None and (other.is_explicit or recent)]
         if split and like and isinstance(count, int) and count > 1 and recent is not None:
             axes = "/".join(axis for entry in one.typed_spec or () for axis in entry or ())
-            kind = "made.off-mesh" if like[0].explicit else "made.apart"
-            run.violate(kind, call.place, array=str(one), axes=axes, devices=str(count))
+            kind = "made.off-mesh" if like[0].is_explicit else "made.apart"
+            run.record_violation(kind, call.place, array=str(one), axes=axes, devices=str(count))
             return
 
 
@@ -94,7 +99,7 @@ def check_reused(
     results = [leaf for _, leaf in tree_leaves(found)]
     if not isinstance(given, FunctionValue) or not all(isinstance(one, Layout) and one.shape for one in results):
         return
-    names = given.positional
+    names = given.positional_parameters
     fits: dict[int, bool | None] = {}
     for place, argument in enumerate(call.args[: len(names)]):
         arrays = [leaf for _, leaf in tree_leaves(argument)]
@@ -104,13 +109,13 @@ def check_reused(
     meant = [names[place] for place, fit in fits.items() if fit and place not in donated]
     wrong = [names[place] for place, fit in fits.items() if fit is False and place in donated]
     if meant and wrong and not any(fits.get(place) for place in donated):
-        call.interpreter.violate("donation.unused", where, donated=wrong[0], meant=meant[0])
+        call.interpreter.record_violation("donation.unused", where, donated=wrong[0], meant=meant[0])
 
 
 def _may_reuse(one: Value, other: Value) -> bool | None:
     """Return whether an array fits into the buffer of another; None if that is not known."""
     assert isinstance(one, Layout) and isinstance(other, Layout) and one.shape and other.shape
-    if len(one.shape) != len(other.shape) or any(map(surely_differ, one.shape, other.shape)):
+    if len(one.shape) != len(other.shape) or any(map(are_surely_different, one.shape, other.shape)):
         return False
     if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
         return False
@@ -127,13 +132,13 @@ def check_carried(call: Call, found: Value) -> None:
                 continue
             said = {"array": name + path, "before": str(before)}
             if before.memory == "pinned_host" and after.memory == "device":
-                call.interpreter.violate("carried.memory", call.place, **said)
+                call.interpreter.record_violation("carried.memory", call.place, **said)
                 return
             is_split = before.spec is not None and None not in before.spec and any(before.spec)
             if is_split and after.mesh == before.mesh and after.spec is not None and not any(after.spec):
                 if None not in after.spec:
                     axes = "/".join(axis for one in before.spec or () for axis in one or ())
-                    call.interpreter.violate("carried.whole", call.place, axes=axes, **said)
+                    call.interpreter.record_violation("carried.whole", call.place, axes=axes, **said)
                     return
 
 
@@ -154,14 +159,18 @@ def _carried_arguments(call: Call, found: Value) -> Iterator[tuple[Value, Value,
     (target,) = statement.targets
     targets = list(enumerate(target.elts)) if isinstance(target, ast.Tuple) else [(None, target)]
     # What is bound once more in the turn may be placed there.
-    stored = [file.text(one) for one in ast.walk(loop) if isinstance(getattr(one, "ctx", None), ast.Store)]
+    stored = [file.source_text(one) for one in ast.walk(loop) if isinstance(getattr(one, "ctx", None), ast.Store)]
     for argument, given in zip(call.argument_nodes, call.args, strict=False):
         if isinstance(argument, ast.Starred):
             return
         for place, one in targets:
-            again = stored.count(file.text(one)) > 1
-            if isinstance(one, ast.Name | ast.Attribute) and file.text(one) == file.text(argument) and not again:
-                yield given, found if place is None else item_of(found, place), file.text(one)
+            again = stored.count(file.source_text(one)) > 1
+            if (
+                isinstance(one, ast.Name | ast.Attribute)
+                and file.source_text(one) == file.source_text(argument)
+                and not again
+            ):
+                yield given, found if place is None else item_of(found, place), file.source_text(one)
 
 
 def _shared_objects(tree: Value, path: str) -> Iterator[tuple[str, Value]]:

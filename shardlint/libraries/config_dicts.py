@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from shardlint.layouts.values import Call, DictValue, State, Unknown, Value
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 
-@function(
+@register_function(
     "ml_collections ConfigDict FrozenConfigDict",
     "ml_collections.config_dict ConfigDict FrozenConfigDict create",
     "ml_collections.config_dict.config_dict ConfigDict FrozenConfigDict create",
@@ -15,7 +15,7 @@ def config_dict(call: Call) -> Value:
     """A configuration of the entries of a dict, with those of its dicts."""
     if call.function_name == "create":
         return _make_state(call, DictValue(dict(call.keywords), call.open))
-    given = call.get(0, "initial_dictionary", DictValue())
+    given = call.argument_at(0, "initial_dictionary", DictValue())
     return _make_state(call, given) if isinstance(given, DictValue) else State({}, True)
 
 
@@ -26,7 +26,7 @@ def _make_state(call: Call, given: DictValue) -> State:
     return State(entries, given.open, region=call.interpreter.region)
 
 
-@function(
+@register_function(
     "ml_collections.config_dict placeholder required_placeholder",
     "ml_collections.config_dict.config_dict placeholder required_placeholder",
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.layouts.layout import Mesh
 from shardlint.layouts.values import Call, Instance, Native, Unknown, Value
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 from shardlint.model.api import HARMLESS_CONTEXTS
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ class Entered:
         self.name, self.mesh, self.sets = name, mesh, sets
 
 
-@function("jax.set_mesh", "jax.sharding.use_mesh")
+@register_function("jax.set_mesh", "jax.sharding.use_mesh")
 def set_mesh(call: Call) -> Value:
     """Sets the mesh of the context, at once when it is called as a function."""
-    mesh = call.get(0, "mesh")
+    mesh = call.argument_at(0, "mesh")
     entered = Entered("set_mesh", mesh)
     run = call.interpreter
     run.legacy = None
@@ -36,20 +36,20 @@ def set_mesh(call: Call) -> Value:
     return entered
 
 
-@function("jax.sharding.use_abstract_mesh")
+@register_function("jax.sharding.use_abstract_mesh")
 def use_abstract_mesh(call: Call) -> Value:
     """Sets the mesh of a block of traced code."""
-    return Entered("use_abstract_mesh", call.get(0, "mesh"))
+    return Entered("use_abstract_mesh", call.argument_at(0, "mesh"))
 
 
-@function("jax.sharding.get_abstract_mesh", "jax.get_mesh", "jax.sharding.get_mesh")
+@register_function("jax.sharding.get_abstract_mesh", "jax.get_mesh", "jax.sharding.get_mesh")
 def mesh_in_context(call: Call) -> Value:
     """The mesh in context."""
     run = call.interpreter
     return run.mesh if run.mesh is not None and run.mesh_known and not run.axes else Unknown("the mesh in context")
 
 
-@function("pytest raises warns", "contextlib.suppress", "jax.default_device", "jax.disable_jit")
+@register_function("pytest raises warns", "contextlib.suppress", "jax.default_device", "jax.disable_jit")
 def excuse_errors(call: Call) -> Value:
     """Blocks in which an error is expected, or arrays are made on another device."""
     return Entered(call.name)
@@ -61,7 +61,7 @@ def set_context(run: RunState, sets: dict[str, Value]) -> None:
     run.contexts = {**run.contexts, **{name: one if sure else Unknown("a setting") for name, one in sets.items()}}
 
 
-@function("shardlint.enter")
+@register_function("shardlint.enter")
 def enter_context(call: Call) -> Value:
     """Enter a context manager; gives what `as` binds."""
     run, context = call.interpreter, call.args[0]

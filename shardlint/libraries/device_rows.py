@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Layout, Rows
 from shardlint.layouts.values import Call, Unknown, Value
-from shardlint.libraries.meeting import as_array
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import layout_as_array
+from shardlint.libraries.registry import register_function
 from shardlint.model.values import Place
 
 
@@ -30,12 +30,12 @@ def rows_of(result: Layout, axis: str | None, place: Place) -> Rows:
     reduced = axis in result.reduced
     if unnamed and figure is not None and figure.kind == "unseen" and axis in figure.axes:
         return Rows("differ", place)  # code that is not in sight cannot reduce it either
-    if result.may_differ is not None and axis not in result.may_differ:
+    if result.differing_axes is not None and axis not in result.differing_axes:
         return Rows("reduced" if reduced else "equal", place)
     return Rows("differ" if axis in result.differs and not reduced else "any", place)
 
 
-def kept_rows(arrays: Sequence[Layout]) -> Rows | None:
+def rows_kept_elementwise(arrays: Sequence[Layout]) -> Rows | None:
     """Return the kind of the entries of an elementwise result: those of the one array with rows, if the others are
     numbers.
     """
@@ -46,17 +46,17 @@ def kept_rows(arrays: Sequence[Layout]) -> Rows | None:
     return replace(found[0].rows, kind="any") if alone and found[0].rows is not None else None
 
 
-@function("shardlint.scalar", "math isnan isfinite isinf")
+@register_function("shardlint.scalar", "math isnan isfinite isinf")
 def read_scalar(call: Call) -> Value:
     """An array that is read as one number, or as a truth value."""
-    _record_use(call, as_array(call.get(0, "x")), "rows.scalar", use=call.keywords.get("use", "number"))
+    _record_use(call, layout_as_array(call.argument_at(0, "x")), "rows.scalar", use=call.keywords.get("use", "number"))
     return Unknown("a number")
 
 
-@function("shardlint.shard")
+@register_function("shardlint.shard")
 def take_shard(call: Call) -> Value:
     """A shard of an array, or all of them: each has the dimension for the devices."""
-    _record_use(call, as_array(call.get(0, "x")), "rows.shard")
+    _record_use(call, layout_as_array(call.argument_at(0, "x")), "rows.shard")
     return Unknown("a shard")
 
 
@@ -70,7 +70,7 @@ def check_sum(call: Call, array: Layout) -> None:
     _record_use(call, array, "rows.summed")
 
 
-def check_again(call: Call, array: Layout, where: Place) -> None:
+def check_second_device_dimension(call: Call, array: Layout, where: Place) -> None:
     """Record that what has an entry for each device gets another dimension for them."""
     _record_use(replace(call, place=where), array, "rows.again")
 
@@ -80,15 +80,15 @@ def check_saved(call: Call, array: Layout, where: Place) -> None:
     _record_use(replace(call, place=where), array, "rows.saved")
 
 
-def check_taken(call: Call, array: Layout, kind: str, where: Place, path: str = "") -> None:
+def check_entry_contract(call: Call, array: Layout, kind: str, where: Place, path: str = "") -> None:
     """Record a contract of arrays with such entries that one breaks which was taken out of them."""
     if array.rows is not None and not array.has_rows:
-        call.interpreter.violate(kind, where, **_describe_entries(array.rows), array=path)
+        call.interpreter.record_violation(kind, where, **_describe_entries(array.rows), array=path)
 
 
 def _record_use(call: Call, array: Layout, kind: str, **said: str) -> None:
     if array.rows is not None and array.has_rows:
-        call.interpreter.violate(kind, call.place, **_describe_entries(array.rows), **said)
+        call.interpreter.record_violation(kind, call.place, **_describe_entries(array.rows), **said)
 
 
 def _describe_entries(rows: Rows) -> dict[str, str]:

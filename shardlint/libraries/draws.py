@@ -40,11 +40,11 @@ def _find_origin(call: Call, key: Layout) -> Place:
 
 def keep_draw(call: Call, operands: Sequence[Layout], is_product: bool = False) -> Draw | None:
     """The draw of what is computed of some arrays; records numbers that are equal where another array is split."""
-    found = next((one for one in operands if one.drawn is not None and one.may_differ is not None), None)
+    found = next((one for one in operands if one.drawn is not None and one.differing_axes is not None), None)
     if found is None or found.drawn is None:
         return None
     for other in operands:
-        axes = other.differs - (found.may_differ or frozenset())
+        axes = other.differs - (found.differing_axes or frozenset())
         if not axes or other is found:
             continue
         met = frozenset() if is_product or not found.drawn.is_direct else _split_along(found, other, axes)
@@ -68,7 +68,7 @@ def _split_along(numbers: Layout, other: Layout, axes: frozenset[str]) -> frozen
 def report_same(call: Call, place: Place, axes: frozenset[str], kind: str = "random.same") -> None:
     """Record numbers that are equal along axes of data that differ."""
     copied = "yes" if _is_copy(call, place) else ""
-    call.interpreter.violate(kind, place, axes="/".join(sorted(axes)), copied=copied)
+    call.interpreter.record_violation(kind, place, axes="/".join(sorted(axes)), copied=copied)
 
 
 def _is_copy(call: Call, place: Place) -> bool:
@@ -78,19 +78,19 @@ def _is_copy(call: Call, place: Place) -> bool:
 
 def check_drawn_for(call: Call, key: Layout, arrays: Sequence[Layout]) -> None:
     """Record that entries of arrays are drawn for, which differ along an axis where the key is equal."""
-    if key.may_differ is None or not call.interpreter.axes:
+    if key.differing_axes is None or not call.interpreter.axes:
         return
     split = [one.differs for one in arrays if one.shape != () and not one.literal]
-    axes = frozenset[str]().union(*split) - key.may_differ
+    axes = frozenset[str]().union(*split) - key.differing_axes
     if axes:
         report_same(call, _find_origin(call, key), axes)
 
 
 def check_repeated(call: Call, array: Layout, named: frozenset[str]) -> None:
     """Record a result that is drawn with an equal key along an axis that its out spec concatenates."""
-    if array.drawn is None or array.may_differ is None:
+    if array.drawn is None or array.differing_axes is None:
         return
-    axes = frozenset(axis for axis in named - array.may_differ if call.interpreter.axes.get(axis) != 1)
+    axes = frozenset(axis for axis in named - array.differing_axes if call.interpreter.axes.get(axis) != 1)
     if axes:
         report_same(call, array.drawn.place, axes, "random.repeated")
 
@@ -104,7 +104,7 @@ def check_handed(call: Call) -> None:
     given = [one for name, one in call.keywords.items() if name != "rngs"]
     axes = frozenset[str]().union(*(one.differs for one in _arrays_of((*call.args, *given))))
     for key in _arrays_of(_keys_drawn_with(call, rngs)) if axes and not method.startswith("init") else ():
-        same = axes - key.may_differ if key.may_differ is not None else frozenset[str]()
+        same = axes - key.differing_axes if key.differing_axes is not None else frozenset[str]()
         if same:
             report_same(call, _find_origin(call, key), same, "random.handed")
             return

@@ -9,8 +9,8 @@ from dataclasses import replace
 from shardlint.layouts.layout import Layout, Size, count_entries, divide_size
 from shardlint.layouts.values import Call, Library, ListValue, Unknown, Value
 from shardlint.libraries.jax_numpy import size_of
-from shardlint.libraries.meeting import as_array
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import layout_as_array
+from shardlint.libraries.registry import register_function
 
 _TOKEN = re.compile(r"\.\.\.|[()]|\w+")
 Group = list[str]
@@ -72,27 +72,27 @@ def _sizes_as_values(sizes: Sequence[Size]) -> tuple[Value, ...]:
 def _call_array_library(call: Call, array: Layout, name: str, *args: Value, **keywords: Value) -> Layout:
     """Call a function of the library whose array it is."""
     home = "numpy" if array.host else "jax.numpy"
-    return as_array(call.interpreter.call(Library(f"{home}.{name}"), (array, *args), keywords, call.place))
+    return layout_as_array(call.interpreter.call_value(Library(f"{home}.{name}"), (array, *args), keywords, call.place))
 
 
-@function("einops rearrange reduce repeat", "einops.einops rearrange reduce repeat")
+@register_function("einops rearrange reduce repeat", "einops.einops rearrange reduce repeat")
 def transform_dimensions(call: Call) -> Value:
     """An array whose dimensions are split up, reordered, reduced, repeated and joined."""
-    given = call.get(0, "tensor")
+    given = call.argument_at(0, "tensor")
     if isinstance(given, ListValue | tuple):
-        given = call.interpreter.call(Library("jax.numpy.stack"), (given,), {}, call.place)
-    array, pattern = as_array(given), call.get(1, "pattern")
+        given = call.interpreter.call_value(Library("jax.numpy.stack"), (given,), {}, call.place)
+    array, pattern = layout_as_array(given), call.argument_at(1, "pattern")
     sides = pattern.split("->") if isinstance(pattern, str) else []
     left, right = (_parse_groups(sides[0]), _parse_groups(sides[1])) if len(sides) == 2 else (None, None)
     if left is None or right is None or call.open or array.rank is None:
-        return _call_array_library(call, array, "transpose").shaped(None)
+        return _call_array_library(call, array, "transpose").with_shape(None)
     dots = array.rank - len(left) + 1 if ["..."] in left else 0
     left, right = _expand_ellipsis(left, max(dots, 0)), _expand_ellipsis(right, max(dots, 0))
     named = {name: one for name, one in call.keywords.items() if name not in ("tensor", "pattern", "reduction")}
     sizes = _sizes_of_names(left, array, named)
     before, after = [name for group in left for name in group], [name for group in right for name in group]
     if sizes is None or len(set(before)) < len(before) or any(name not in sizes for name in after):
-        return _call_array_library(call, array, "transpose").shaped(None)
+        return _call_array_library(call, array, "transpose").with_shape(None)
     if any(len(group) != 1 for group in left):
         array = _call_array_library(
             call, array, "reshape", _sizes_as_values([sizes[name] for name in before])
@@ -119,7 +119,7 @@ def transform_dimensions(call: Call) -> Value:
 
 
 def _reduce_dimensions(call: Call, array: Layout, places: tuple[int, ...]) -> Layout:
-    reduction = call.get(2, "reduction")
+    reduction = call.argument_at(2, "reduction")
     known = isinstance(reduction, str) and reduction in ("min", "max", "sum", "mean", "prod", "any", "all")
     found = _call_array_library(
         call, array, reduction if known and isinstance(reduction, str) else "sum", places
@@ -127,15 +127,15 @@ def _reduce_dimensions(call: Call, array: Layout, places: tuple[int, ...]) -> La
     return found if known else replace(found, dtype=None)
 
 
-@function("einops einsum", "einops.einops einsum")
+@register_function("einops einsum", "einops.einops einsum")
 def einsum_words(call: Call) -> Value:
     """Einstein summation, whose dimensions have words for names."""
     *tensors, pattern = call.args or (Unknown("nothing"),)
     names = dict.fromkeys(re.findall(r"\w+", pattern)) if isinstance(pattern, str) else {}
-    arrays = [as_array(one) for one in tensors]
+    arrays = [layout_as_array(one) for one in tensors]
     if not isinstance(pattern, str) or not arrays or call.open or len(names) > 26 or "." in pattern or "(" in pattern:
-        return _call_array_library(call, arrays[0] if arrays else Layout(), "transpose").shaped(None)
+        return _call_array_library(call, arrays[0] if arrays else Layout(), "transpose").with_shape(None)
     letters = dict(zip(names, "abcdefghijklmnopqrstuvwxyz", strict=False))
     short = re.sub(r"\w+", lambda match: letters[match[0]], pattern).replace(" ", "")
     home = "numpy" if all(one.host for one in arrays) else "jax.numpy"
-    return call.interpreter.call(Library(f"{home}.einsum"), (short, *arrays), {}, call.place)
+    return call.interpreter.call_value(Library(f"{home}.einsum"), (short, *arrays), {}, call.place)

@@ -12,8 +12,8 @@ import unicodedata
 from shardlint.layouts.layout import AxisType, Layout, Mesh, Shape, Size, Symbol
 from shardlint.layouts.values import Call, PartitionSpec, Sharding, Unknown, Value
 from shardlint.libraries.jax_sharding import place_array, place_of
-from shardlint.libraries.meeting import as_array
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import layout_as_array
+from shardlint.libraries.registry import register_function
 from shardlint.source.lazy import dataclass
 
 # Of a spec that says an axis twice, jax says so by a type of its own since then.
@@ -36,7 +36,7 @@ class Element:
     end: int
 
     @property
-    def splits(self) -> bool:
+    def is_splitting(self) -> bool:
         """True if it takes more than one device (a star does, wherever there is more than one)."""
         return self.starred or self.count > 1
 
@@ -49,23 +49,23 @@ class Expression:
     right: tuple[Element, ...]
 
     @property
-    def elided(self) -> bool:
+    def has_ellipsis(self) -> bool:
         """True if the left side has an ellipsis."""
         return any(element.ellipsis for element in self.left)
 
     @property
-    def stars(self) -> int:
+    def star_count(self) -> int:
         """How many elements take what is left over."""
         return sum(element.starred for element in self.right)
 
-    def fixed(self) -> int:
+    def fixed_device_count(self) -> int:
         """How many devices the counts without a star take."""
         product = 1
         for element in self.right:
             product *= 1 if element.starred else element.count
         return product
 
-    def taken(self, name: str) -> Element | None:
+    def right_element_of(self, name: str) -> Element | None:
         """The element of the right side that says how a dimension is split: of several, the last."""
         return next((element for element in reversed(self.right) if element.name == name), None)
 
@@ -82,7 +82,7 @@ class Fault:
     """Whether it raises on any number of devices but one."""
 
 
-def parse(text: str) -> Expression | Fault:
+def parse_expression(text: str) -> Expression | Fault:
     """An expression, or the first place that cannot be parsed."""
     left, at = _parse_elements(text, _skip_blanks(text, 0), _left)
     if not left:
@@ -177,13 +177,13 @@ def find_fault(given: Expression, shape: Shape | None, has_rank: bool, duplicate
     )
     if found is not None:
         return found
-    if not given.stars and given.fixed() == 1:
+    if not given.star_count and given.fixed_device_count() == 1:
         text = "uses one device; add a star or a count"
         return _fault_over_elements(given.right, text, "ValueError wherever there is more than one device")
-    if given.stars >= 3:
+    if given.star_count >= 3:
         last = next(element for element in reversed(given.right) if element.starred)
-        raised = f"AssertionError if the root {given.stars} of the device count is inexact, such as for 64"
-        return Fault(last.start, last.end, f"{given.stars} stars share the remaining devices", raised, False)
+        raised = f"AssertionError if the root {given.star_count} of the device count is inexact, such as for 64"
+        return Fault(last.start, last.end, f"{given.star_count} stars share the remaining devices", raised, False)
     return None
 
 
@@ -204,7 +204,7 @@ def _find_name_fault(given: Expression, duplicate: str) -> Fault | None:
     for element in given.left:
         if element.name is None:
             continue
-        if given.taken(element.name) is None:
+        if given.right_element_of(element.name) is None:
             return _fault_at_element(element, "not on the right side", f"KeyError: {element.name!r}")
         if element.name in seen:
             return _fault_at_element(element, "repeats an earlier name", duplicate)
@@ -215,7 +215,7 @@ def _find_name_fault(given: Expression, duplicate: str) -> Fault | None:
 def _find_size_fault(given: Expression, shape: Shape | None) -> Fault | None:
     if shape is None:
         return None
-    if not given.elided and len(shape) != len(given.left):
+    if not given.has_ellipsis and len(shape) != len(given.left):
         return _fault_over_elements(given.left, f"{len(given.left)} names for {len(shape)} dimensions")
     hidden = len(shape) - len(given.left) + 1
     if hidden < 0:
@@ -225,7 +225,7 @@ def _find_size_fault(given: Expression, shape: Shape | None) -> Fault | None:
         if element.ellipsis:
             at += hidden
             continue
-        size, taken = shape[at], given.taken(element.name or "")
+        size, taken = shape[at], given.right_element_of(element.name or "")
         at += 1
         if isinstance(size, int) and taken is not None and size % taken.count:
             return _fault_at_element(
@@ -239,14 +239,14 @@ def _find_size_fault(given: Expression, shape: Shape | None) -> Fault | None:
 
 def _make_sharding(given: Expression, rank: int, line: int) -> Sharding:
     """The sharding of an expression without faults, for arrays of some rank."""
-    names = [f"?{place}" for place in range(rank - len(given.left) + 1)] if given.elided else []
+    names = [f"?{place}" for place in range(rank - len(given.left) + 1)] if given.has_ellipsis else []
     left = [name for one in given.left for name in (names if one.ellipsis else [one.name])]
     right = [
         part for one in given.right for part in ([(name, 1, False) for name in names] if one.ellipsis else [
             (one.name, one.count, one.starred)])
     ]  # fmt: skip
     axes = {name: f"a{place}" for place, (name, _, _) in enumerate(right)}
-    alone: Size = Symbol("jax.device_count()") if given.fixed() == 1 and given.stars == 1 else None
+    alone: Size = Symbol("jax.device_count()") if given.fixed_device_count() == 1 and given.star_count == 1 else None
     sizes = tuple(count if not starred else alone if count == 1 else None for _, count, starred in right)
     types: list[AxisType] = ["auto"] * len(right)
     mesh = Mesh(tuple(f"a{place}" for place in range(len(right))), sizes, tuple(types), "arranged", line)
@@ -256,36 +256,36 @@ def _make_sharding(given: Expression, rank: int, line: int) -> Sharding:
 def _shape_and_rank(call: Call) -> tuple[Shape | None, bool]:
     """The shape for which a sharding is made, as far as it is known, and whether einshard knows the rank."""
     if call.name.endswith(".einshard"):
-        return as_array(call.get(0, "arr")).shape, True
-    count = call.get(-1, "n_dims", None)
+        return layout_as_array(call.argument_at(0, "arr")).shape, True
+    count = call.argument_at(-1, "n_dims", None)
     return (None,) * count if isinstance(count, int) else None, count is not None
 
 
-@function("einshard einshard make_sharding")
-def einshard(call: Call) -> Value:
+@register_function("einshard einshard make_sharding")
+def evaluate_einshard(call: Call) -> Value:
     """An array placed by an expression, or the sharding that it makes."""
     places = call.name.endswith(".einshard")
-    text, where = call.get(int(places), "expression"), place_of(call, int(places), "expression")
-    array = call.get(0, "arr") if places else None
+    text, where = call.argument_at(int(places), "expression"), place_of(call, int(places), "expression")
+    array = call.argument_at(0, "arr") if places else None
     run = call.interpreter
     if places and run.traced and isinstance(array, Layout) and array.host is False:
-        run.violate("einshard.traced", call.place)
+        run.record_violation("einshard.traced", call.place)
         return Unknown("what raises")
     if not isinstance(text, str):
         return Layout() if places else Unknown("a sharding")
     shape, has_rank = _shape_and_rank(call)
-    parsed = parse(text)
+    parsed = parse_expression(text)
     recent = run.releases.get("jax", (99,)) >= _DUPLICATES
     duplicate = "DuplicateSpecError" if recent else "ValueError: an axis is used twice"
     fault = parsed if isinstance(parsed, Fault) else find_fault(parsed, shape, has_rank, duplicate)
     if fault is not None:
         kind = "einshard.expression" if fault.is_sure else "einshard.root"
         said = {"text": text, "start": str(fault.start), "end": str(fault.end)}
-        run.violate(kind, where, label=fault.text, raised=fault.raised, **said)
+        run.record_violation(kind, where, label=fault.text, raised=fault.raised, **said)
     if isinstance(parsed, Fault) or (fault is not None and fault.is_sure):
         return Unknown("what raises")
     rank = len(shape) if shape is not None else len(parsed.left)
-    if shape is None and parsed.elided:
-        return as_array(array).shaped(None) if places else Unknown("a sharding")
+    if shape is None and parsed.has_ellipsis:
+        return layout_as_array(array).with_shape(None) if places else Unknown("a sharding")
     sharding = _make_sharding(parsed, rank, call.place.line)
     return place_array(call, array, sharding, where) if places else sharding

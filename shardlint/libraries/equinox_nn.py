@@ -7,8 +7,8 @@ from itertools import pairwise
 from shardlint.layouts.layout import Layout, Shape
 from shardlint.layouts.values import AnyTree, Call, Instance, ListValue, Native, Unknown, Value, map_tree
 from shardlint.libraries.jax_numpy import multiply_matrices
-from shardlint.libraries.meeting import as_array, broadcast_values, computed_array, fresh_array
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import broadcast_values, computed_array, fresh_array, layout_as_array
+from shardlint.libraries.registry import register_function
 
 
 def make_weights(call: Call, **shapes: Shape | None) -> dict[str, Value]:
@@ -25,20 +25,23 @@ def _size_or_none(value: Value) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-@function("equinox.nn.Linear")
+@register_function("equinox.nn.Linear")
 def make_linear(call: Call) -> Value:
     """`weight` of shape (out, in) and `bias` of shape (out,)."""
-    inside, outside = _size_or_none(call.get(0, "in_features")), _size_or_none(call.get(1, "out_features"))
-    bias = call.get(2, "use_bias", True)
+    inside, outside = (
+        _size_or_none(call.argument_at(0, "in_features")),
+        _size_or_none(call.argument_at(1, "out_features")),
+    )
+    bias = call.argument_at(2, "use_bias", True)
     weights = make_weights(call, weight=(outside, inside), bias=(outside,) if bias is True else None)
     made = Instance(None, weights, bias not in (True, False))
 
-    def apply(again: Call) -> Value:
+    def apply_linear(again: Call) -> Value:
         weight, known = made.attributes["weight"], made.attributes["bias"]
-        product = multiply_matrices(_matmul_call(again, (weight, again.get(0, "x"))))
+        product = multiply_matrices(_matmul_call(again, (weight, again.argument_at(0, "x"))))
         return broadcast_values(again, (product, known)) if isinstance(known, Layout) else product
 
-    made.call = Native("equinox.nn.Linear", apply)
+    made.call = Native("equinox.nn.Linear", apply_linear)
     return made
 
 
@@ -46,29 +49,29 @@ def _matmul_call(call: Call, args: tuple[Value, ...]) -> Call:
     return Call(call.interpreter, args, {}, call.place, "jax.numpy.matmul")
 
 
-@function("equinox.nn.LayerNorm", "equinox.nn.RMSNorm")
+@register_function("equinox.nn.LayerNorm", "equinox.nn.RMSNorm")
 def make_norm(call: Call) -> Value:
     """`weight` and `bias` of the shape given; the result is like the argument."""
-    given = call.get(0, "shape")
+    given = call.argument_at(0, "shape")
     shape = (given,) if isinstance(given, int) else given if isinstance(given, tuple) else None
     known = shape if shape is None or all(isinstance(one, int) for one in shape) else None
     made = Instance(None, make_weights(call, weight=known, bias=known), True)
-    made.call = Native(call.name, lambda again: as_array(again.get(0, "x")))
+    made.call = Native(call.name, lambda again: layout_as_array(again.argument_at(0, "x")))
     return made
 
 
-@function("equinox.nn.Embedding")
+@register_function("equinox.nn.Embedding")
 def make_embedding(call: Call) -> Value:
     """`weight` of shape (count, size)."""
-    sizes = _size_or_none(call.get(0, "num_embeddings")), _size_or_none(call.get(1, "embedding_size"))
+    sizes = _size_or_none(call.argument_at(0, "num_embeddings")), _size_or_none(call.argument_at(1, "embedding_size"))
     return Instance(None, make_weights(call, weight=sizes))
 
 
-@function("equinox.nn.MLP")
+@register_function("equinox.nn.MLP")
 def make_mlp(call: Call) -> Value:
     """Linear layers in `layers`."""
-    inside, outside = _size_or_none(call.get(0, "in_size")), _size_or_none(call.get(1, "out_size"))
-    width, depth = _size_or_none(call.get(2, "width_size")), call.get(3, "depth")
+    inside, outside = _size_or_none(call.argument_at(0, "in_size")), _size_or_none(call.argument_at(1, "out_size"))
+    width, depth = _size_or_none(call.argument_at(2, "width_size")), call.argument_at(3, "depth")
     if not isinstance(depth, int) or not 0 <= depth <= 64:
         return Instance(None, {}, True)
     sizes = [inside, *[width] * depth, outside]
@@ -77,28 +80,28 @@ def make_mlp(call: Call) -> Value:
     )
     made = Instance(None, {"layers": layers}, False)
 
-    def apply(again: Call) -> Value:
-        x = as_array(again.get(0, "x"))
-        out = call.get(1, "out_size")
+    def apply_mlp(again: Call) -> Value:
+        x = layout_as_array(again.argument_at(0, "x"))
+        out = call.argument_at(1, "out_size")
         return computed_array(again, [x], () if out == "scalar" else (outside,))
 
-    made.call = Native("equinox.nn.MLP", apply)
+    made.call = Native("equinox.nn.MLP", apply_mlp)
     return made
 
 
-@function("equinox filter partition combine")
-def taken_apart(call: Call) -> Value:
+@register_function("equinox filter partition combine")
+def split_tree(call: Call) -> Value:
     """`filter` and `combine` give a tree like the first one, `partition` that and the rest."""
-    tree = call.get(0, "pytree")
+    tree = call.argument_at(0, "pytree")
     if call.name.endswith("partition"):
         return (tree, Unknown("what is no array"))
     return tree
 
 
-@function("equinox.tree_at")
+@register_function("equinox.tree_at")
 def tree_at(call: Call) -> Value:
     """A tree with other leaves: their layouts are not followed."""
-    tree = call.get(1, "pytree")
+    tree = call.argument_at(1, "pytree")
     if isinstance(tree, Unknown | ListValue):
         return AnyTree(Unknown())
     return map_tree(lambda leaf: Layout() if isinstance(leaf, Layout) else leaf, tree)

@@ -30,7 +30,7 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries.contexts import Entered, set_context
 from shardlint.libraries.jax_sharding import check_axes
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
 
@@ -75,19 +75,19 @@ class Box(Instance):
             other.rules,
         )
 
-    def libraries(self) -> frozenset[str]:
+    def library_classes(self) -> frozenset[str]:
         """The classes that it is of."""
         kinds = ["Partitioned", "meta.Partitioned", "meta.AxisMetadata"]
         kinds += ["LogicallyPartitioned"] if self.logical else []
         return frozenset(f"{home}.{kind}" for home in ("flax.linen", "flax.core") for kind in kinds)
 
     @property
-    def value(self) -> Value:
+    def boxed_value(self) -> Value:
         """Return the value in the box."""
         return self.attributes["value"]
 
     @property
-    def spec(self) -> PartitionSpec:
+    def names_as_spec(self) -> PartitionSpec:
         """Its names as a spec."""
         items = known_items(self.names)
         return PartitionSpec((), True) if items is None else PartitionSpec(items)
@@ -109,30 +109,30 @@ def map_boxes(
 
 def _make_box(call: Call, value: Value, logical: bool, first: int) -> Box:
     names, mesh, rules = (
-        call.get(first, "names"),
-        call.get(first + 1, "mesh", None),
-        call.get(first + 2, "rules", None),
+        call.argument_at(first, "names"),
+        call.argument_at(first + 1, "mesh", None),
+        call.argument_at(first + 2, "rules", None),
     )
     given = rules if logical else None
     return Box(None, {"value": value}, names=names, mesh=mesh, logical=logical, rules=given, place=call.place)
 
 
-@function(*(f"{home} Partitioned LogicallyPartitioned" for home in _HOMES))
+@register_function(*(f"{home} Partitioned LogicallyPartitioned" for home in _HOMES))
 def make_box(call: Call) -> Value:
     """A box as a program makes it."""
-    return _make_box(call, call.get(0, "value"), "Logically" in call.name, 1)
+    return _make_box(call, call.argument_at(0, "value"), "Logically" in call.name, 1)
 
 
-@function(*(f"{home} with_partitioning with_logical_partitioning" for home in _HOMES))
+@register_function(*(f"{home} with_partitioning with_logical_partitioning" for home in _HOMES))
 def with_partitioning(call: Call) -> Value:
     """An initializer whose results are in boxes."""
-    given, logical = call.get(0, "fn"), "logical" in call.name
+    given, logical = call.argument_at(0, "fn"), "logical" in call.name
 
-    def run(again: Call) -> Value:
-        made = again.interpreter.call(given, again.args, again.keywords, again.place, again.open)
+    def initialize_boxed(again: Call) -> Value:
+        made = again.interpreter.call_value(given, again.args, again.keywords, again.place, again.open)
         return _make_box(call, made, logical, 1)
 
-    return Native(call.name, run)
+    return Native(call.name, initialize_boxed)
 
 
 # the mesh and the rules in context
@@ -149,20 +149,20 @@ def find_mesh_of_flax(call: Call) -> Mesh | Unknown | None:
     return None if run.legacy is not None and not old else Unknown("the mesh in context")
 
 
-@function(
+@register_function(
     "flax.linen logical_axis_rules axis_rules set_logical_axis_rules",
     *(f"{home} logical_axis_rules set_logical_axis_rules" for home in ("flax.nnx", "flax.core.spmd")),
 )
 def logical_axis_rules(call: Call) -> Value:
     """Rules in context, for a block or for all that follows."""
-    sets = {RULES: call.get(0, "rules")}
+    sets = {RULES: call.argument_at(0, "rules")}
     if call.function_name.startswith("set"):
         set_context(call.interpreter, sets)
         return None
     return Entered(call.name, sets=sets)
 
 
-@function("flax.linen get_logical_axis_rules", "flax.nnx get_logical_axis_rules")
+@register_function("flax.linen get_logical_axis_rules", "flax.nnx get_logical_axis_rules")
 def get_logical_axis_rules(call: Call) -> Value:
     """The rules in context."""
     return call.interpreter.contexts.get(RULES, () if call.interpreter.rooted else Unknown("rules"))
@@ -190,7 +190,7 @@ def _translate_names(names: PartitionSpec, rules: list[tuple[Value, Value]]) -> 
         return None
     found: list[Value] = [_NO_RULE if isinstance(one, str) else one for one in names.entries]
     for name, target in rules:
-        axes = PartitionSpec((_plain_target(target),)).axes()[0]
+        axes = PartitionSpec((_plain_target(target),)).axes_of_entries()[0]
         if name not in texts:
             continue
         place = names.entries.index(name)
@@ -200,7 +200,7 @@ def _translate_names(names: PartitionSpec, rules: list[tuple[Value, Value]]) -> 
             axis
             for one in found
             if one is not _NO_RULE
-            for axis in PartitionSpec((_plain_target(one),)).axes()[0] or ()
+            for axis in PartitionSpec((_plain_target(one),)).axes_of_entries()[0] or ()
         }
         if found[place] is _NO_RULE and not taken & set(axes):
             found[place] = _plain_target(target)
@@ -212,10 +212,10 @@ def _plain_target(target: Value) -> Value:
     return target if items is None else items
 
 
-@function("flax.linen logical_to_mesh_axes")
+@register_function("flax.linen logical_to_mesh_axes")
 def logical_to_mesh_axes(call: Call) -> Value:
     """The spec of mesh axes of logical names."""
-    names, rules = call.get(0, "array_dim_names"), _rules_in_force(call, call.get(1, "rules", None))
+    names, rules = call.argument_at(0, "array_dim_names"), _rules_in_force(call, call.argument_at(1, "rules", None))
     if names is None:
         return None
     items = names.entries if isinstance(names, PartitionSpec) else known_items(names)
@@ -223,13 +223,13 @@ def logical_to_mesh_axes(call: Call) -> Value:
     return PartitionSpec((), True) if found is None else found
 
 
-@function("flax.linen logical_to_mesh logical_to_mesh_sharding")
+@register_function("flax.linen logical_to_mesh logical_to_mesh_sharding")
 def logical_to_mesh(call: Call) -> Value:
     """The specs of a tree as specs of mesh axes, or as shardings of a mesh."""
     sharded = call.name.endswith("sharding")
     mesh, rules = (
-        call.get(1, "mesh", None),
-        _rules_in_force(call, call.get(2 if sharded else 1, "rules", None)),
+        call.argument_at(1, "mesh", None),
+        _rules_in_force(call, call.argument_at(2 if sharded else 1, "rules", None)),
     )
 
     def change_spec(spec: Value) -> Value:
@@ -238,7 +238,7 @@ def logical_to_mesh(call: Call) -> Value:
         found = (_translate_names(spec, rules) if rules is not None else None) or PartitionSpec((), True)
         return _make_sharding(call, mesh, found) if sharded else found
 
-    return map_boxes(lambda one: Unknown("a spec"), call.get(0, "tree"), change_spec)
+    return map_boxes(lambda one: Unknown("a spec"), call.argument_at(0, "tree"), change_spec)
 
 
 # specs and shardings of boxes
@@ -255,58 +255,58 @@ def _spec_without_box(leaf: Value) -> PartitionSpec:
     return PartitionSpec(()) if isinstance(leaf, Layout) else PartitionSpec((), True)
 
 
-@function(*(f"{home} get_partition_spec" for home in _HOMES))
+@register_function(*(f"{home} get_partition_spec" for home in _HOMES))
 def get_partition_spec(call: Call) -> Value:
     """The names of boxes as specs; what is in none is replicated."""
-    return map_boxes(lambda one: one.spec, call.get(0, "tree"), _spec_without_box)
+    return map_boxes(lambda one: one.names_as_spec, call.argument_at(0, "tree"), _spec_without_box)
 
 
-@function(*(f"{home} get_sharding" for home in _HOMES))
+@register_function(*(f"{home} get_sharding" for home in _HOMES))
 def get_sharding(call: Call) -> Value:
     """The names of boxes as shardings of a mesh."""
-    mesh = call.get(1, "mesh")
+    mesh = call.argument_at(1, "mesh")
     return map_boxes(
-        lambda one: _make_sharding(call, mesh, one.spec),
-        call.get(0, "tree"),
+        lambda one: _make_sharding(call, mesh, one.names_as_spec),
+        call.argument_at(0, "tree"),
         lambda leaf: _make_sharding(call, mesh, _spec_without_box(leaf)),
     )
 
 
-@function(*(f"flax.{home}.Partitioned get_partition_spec get_sharding unbox" for home in ("linen", "core")))
-def of_box(call: Call) -> Value:
+@register_function(*(f"flax.{home}.Partitioned get_partition_spec get_sharding unbox" for home in ("linen", "core")))
+def call_box_method(call: Call) -> Value:
     """Methods of a box."""
     held = call.args[0]
     if not isinstance(held, Box):
         return Unknown("of a box")
     if call.name.endswith("get_partition_spec"):
-        return held.spec
+        return held.names_as_spec
     if call.name.endswith("get_sharding"):
-        return _make_sharding(call, call.get(1, "mesh"), held.spec)
-    return unbox_value(call, held) if call.get(1, "apply_constraint", True) is True else held.value
+        return _make_sharding(call, call.argument_at(1, "mesh"), held.names_as_spec)
+    return unbox_value(call, held) if call.argument_at(1, "apply_constraint", True) is True else held.boxed_value
 
 
 # what takes arrays out of boxes, and constraints
 
 
-@function(*(f"{home} unbox" for home in _HOMES))
+@register_function(*(f"{home} unbox" for home in _HOMES))
 def unbox_tree(call: Call) -> Value:
     """The arrays of a tree without their boxes."""
-    return map_boxes(lambda one: unbox_value(call, one), call.get(0, "tree"))
+    return map_boxes(lambda one: unbox_value(call, one), call.argument_at(0, "tree"))
 
 
 def unbox_value(call: Call, held: Box) -> Value:
     """Return the value in a box, constrained to its names if flax finds a mesh."""
     value = (
-        unbox_tree(replace(call, args=(held.value,), keywords={}))
-        if isinstance(held.value, Box)
-        else held.value
+        unbox_tree(replace(call, args=(held.boxed_value,), keywords={}))
+        if isinstance(held.boxed_value, Box)
+        else held.boxed_value
     )
     if not isinstance(value, Layout):
         return value
     mesh = find_mesh_of_flax(call) if held.mesh is None else held.mesh
     if mesh is None:
         return _note_whole(call, held, value)
-    spec: PartitionSpec | None = held.spec
+    spec: PartitionSpec | None = held.names_as_spec
     if held.logical and spec is not None:
         rules = _rules_in_force(call, held.rules)
         if rules == []:
@@ -322,7 +322,7 @@ def _constrain_array(
     if not isinstance(mesh, Mesh) or spec is None or spec.open:
         return _without_placement(value)
     place = call.function_place if where is None else where
-    return call.interpreter.call(
+    return call.interpreter.call_value(
         Library("jax.lax.with_sharding_constraint"), (value, Sharding(mesh, spec)), {}, place
     )
 
@@ -330,7 +330,7 @@ def _constrain_array(
 def _without_placement(value: Value) -> Value:
     if not isinstance(value, Layout):
         return value
-    keeps = value.explicit
+    keeps = value.is_explicit
     return replace(
         value,
         mesh=value.mesh if keeps else None,
@@ -344,7 +344,7 @@ def _without_placement(value: Value) -> Value:
 def _note_whole(call: Call, held: Box, value: Layout) -> Value:
     """An array that leaves its box unconstrained; noted where it lies whole, though the box names axes for it."""
     run = call.interpreter
-    axes = tuple(axis for one in held.spec.axes() for axis in one or ())
+    axes = tuple(axis for one in held.names_as_spec.axes_of_entries() for axis in one or ())
     copied = value.mesh is not None and value.spec is not None and not any(value.spec)
     alone = value.mesh is None and value.committed is False and not value.host and value.device is None
     whole = alone or copied
@@ -355,11 +355,11 @@ def _note_whole(call: Call, held: Box, value: Layout) -> Value:
     return replace(value, unplaced=call.place)
 
 
-@function("flax.linen with_logical_constraint with_sharding_constraint")
+@register_function("flax.linen with_logical_constraint with_sharding_constraint")
 def with_logical_constraint(call: Call) -> Value:
     """Constraints by logical names: nothing without rules, or without a mesh."""
-    tree, names = call.get(0, "x"), call.get(1, "logical_axis_resources")
-    rules, mesh = _rules_in_force(call, call.get(2, "rules", None)), call.get(3, "mesh", None)
+    tree, names = call.argument_at(0, "x"), call.argument_at(1, "logical_axis_resources")
+    rules, mesh = _rules_in_force(call, call.argument_at(2, "rules", None)), call.argument_at(3, "mesh", None)
     mesh = find_mesh_of_flax(call) if mesh is None else mesh
     if rules == [] or names is None or mesh is None:
         return tree
@@ -374,7 +374,7 @@ def with_logical_constraint(call: Call) -> Value:
     return _constrain_array(call, tree, mesh, spec, call.place)
 
 
-@function(*(f"flax.core{home} freeze unfreeze FrozenDict copy" for home in ("", ".frozen_dict")))
+@register_function(*(f"flax.core{home} freeze unfreeze FrozenDict copy" for home in ("", ".frozen_dict")))
 def freeze_tree(call: Call) -> Value:
     """The same tree."""
-    return call.get(0, "xs", DictValue())
+    return call.argument_at(0, "xs", DictValue())

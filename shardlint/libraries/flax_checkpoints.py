@@ -11,10 +11,10 @@ from functools import partial
 from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import AnyTree, Call, Unknown, Value, map_tree, tree_leaves
 from shardlint.libraries.device_rows import check_saved
-from shardlint.libraries.jax_numpy import on_host
+from shardlint.libraries.jax_numpy import copy_to_host
 from shardlint.libraries.jax_sharding import place_of
-from shardlint.libraries.meeting import as_array
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import layout_as_array
+from shardlint.libraries.registry import register_function
 
 # What each writes, by its place and name.
 _WRITTEN = {
@@ -29,46 +29,50 @@ _WRITTEN = {
 
 def _check_saved_tree(position: int, name: str, call: Call) -> Value:
     where = place_of(call, position, name)
-    for _, leaf in tree_leaves(call.get(position, name)):
-        check_saved(call, as_array(leaf), where)
+    for _, leaf in tree_leaves(call.argument_at(position, name)):
+        check_saved(call, layout_as_array(leaf), where)
     return Unknown("what was written")
 
 
 for _names, (_position, _name) in _WRITTEN.items():
-    function(_names)(partial(_check_saved_tree, _position, _name))
+    register_function(_names)(partial(_check_saved_tree, _position, _name))
 
 
-@function("flax.training.checkpoints.restore_checkpoint")
+@register_function("flax.training.checkpoints.restore_checkpoint")
 def restore_checkpoint(call: Call) -> Value:
     """Arrays of the host like those of the target."""
-    target = call.get(1, "target", None)
-    return AnyTree(Unknown()) if target is None or isinstance(target, Unknown) else map_tree(on_host, target)
+    target = call.argument_at(1, "target", None)
+    return AnyTree(Unknown()) if target is None or isinstance(target, Unknown) else map_tree(copy_to_host, target)
 
 
-@function("flax.serialization.to_state_dict")
+@register_function("flax.serialization.to_state_dict")
 def to_state_dict(call: Call) -> Value:
     """The leaves of a tree, in dicts."""
-    rows = {as_array(leaf).rows for _, leaf in tree_leaves(call.get(0, "target"))}
+    rows = {layout_as_array(leaf).rows for _, leaf in tree_leaves(call.argument_at(0, "target"))}
     return AnyTree(Layout(rows=next(iter(rows)) if len(rows) == 1 else None))
 
 
-@function("flax.serialization.from_state_dict")
+@register_function("flax.serialization.from_state_dict")
 def from_state_dict(call: Call) -> Value:
     """A tree like the target, whose arrays are those of the dict."""
-    target = call.get(0, "target")
+    target = call.argument_at(0, "target")
     if isinstance(target, Unknown):
         return AnyTree(Unknown())
-    return map_tree(lambda leaf: Layout(as_array(leaf).shape) if isinstance(leaf, Layout) else leaf, target)
+    return map_tree(lambda leaf: Layout(layout_as_array(leaf).shape) if isinstance(leaf, Layout) else leaf, target)
 
 
-@function("flax.serialization.from_bytes")
+@register_function("flax.serialization.from_bytes")
 def from_bytes(call: Call) -> Value:
     """Arrays of the host like those of the target."""
-    target = call.get(0, "target", None)
-    return AnyTree(Layout(host=True)) if target is None or isinstance(target, Unknown) else map_tree(on_host, target)
+    target = call.argument_at(0, "target", None)
+    return (
+        AnyTree(Layout(host=True))
+        if target is None or isinstance(target, Unknown)
+        else map_tree(copy_to_host, target)
+    )
 
 
-@function("flax.serialization.msgpack_restore")
+@register_function("flax.serialization.msgpack_restore")
 def restore_bytes(call: Call) -> Value:
     """Arrays of the host, in dicts."""
     return AnyTree(Layout(host=True))

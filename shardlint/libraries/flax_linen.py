@@ -38,20 +38,20 @@ from shardlint.libraries.flax_modules import (
     is_module_class,
     running_application,
 )
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 
-@function("flax.linen.Module.__method__")
+@register_function("flax.linen.Module.__method__")
 def call_method(call: Call) -> Value:
     """A method of a Module."""
     body, module, *args = call.args
     if not isinstance(module, Module) or module.scope is None or getattr(body, "name", "") == "setup":
-        return call.interpreter.call(body, (module, *args), call.keywords, call.place, call.open)
-    return run_entered(replace(call, args=tuple(args)), module, lambda again: again.interpreter.call(
+        return call.interpreter.call_value(body, (module, *args), call.keywords, call.place, call.open)
+    return run_entered(replace(call, args=tuple(args)), module, lambda again: again.interpreter.call_value(
         body, (module, *again.args), again.keywords, again.place, again.open))  # fmt: skip
 
 
-@function("flax.linen.Module.__call__")
+@register_function("flax.linen.Module.__call__")
 def call_layer(call: Call) -> Value:
     """A layer of linen that is called."""
     module = call.args[0]
@@ -68,7 +68,7 @@ def run_entered(call: Call, module: Module, body: Callable[[Call], Value]) -> Va
     if app is None or scope is None or scope.app is not app:
         return body(call)
     if module.lifts and not any(one is module for one, _ in app.running):
-        return _through_lifts(call, module, module.lifts, body)
+        return _run_through_lifts(call, module, module.lifts, body)
     _set_up(call, module)
     again = any(one is module for one, _ in app.running)
     before = scope.doubts, scope.inside, run.doubts
@@ -95,7 +95,7 @@ def _mark_open(app: Application, scope: Scope) -> None:
     for collection in app.made.entries:
         at: Scope | None = scope
         while at is not None:
-            found = at.existing(collection)
+            found = at.existing_variables(collection)
             if found is not None:
                 found.open = True
                 break
@@ -114,13 +114,13 @@ def _set_up(call: Call, module: Module) -> None:
     for name, value in list(names.items()):
         if name not in ("name", "parent"):
             names[name] = _adopt_submodules(run, scope, name, value)
-    setup = module.of.find("setup") if module.of is not None else MISSING
+    setup = module.of.find_attribute("setup") if module.of is not None else MISSING
     if isinstance(setup, FunctionValue):
         before = dict(names)
         app.running.append((module, True))
         scope.doubts, scope.inside, held = run.doubts, 0, (scope.doubts, scope.inside)
         try:
-            run.call(setup, (module,), {}, call.place)
+            run.call_value(setup, (module,), {}, call.place)
         finally:
             app.running.pop()
         if run.doubts - scope.doubts:
@@ -140,7 +140,7 @@ def _adopt_submodules(run: RunState, scope: Scope, name: str, value: Value) -> V
         if known is None:
             part = value.with_parts(dict(value.attributes))
             assert isinstance(part, Module)
-            part.region, part.scope = run.region, scope.part(run, name)
+            part.region, part.scope = run.region, scope.scope_of_part(run, name)
             known = scope.app.adopted[id(value)] = value, part
         return known[1]
     if isinstance(value, tuple) and any(isinstance(one, Module) for one in value):
@@ -180,10 +180,10 @@ def _apply_module(call: Call, app: Application, args: tuple[Value, ...]) -> Valu
     try:
         if chosen is None or isinstance(chosen, str):
             bound_method = attribute_of_value(run, clone, chosen or "__call__", call.place)
-            return run.call(bound_method, args, keywords, call.place, call.open)
+            return run.call_value(bound_method, args, keywords, call.place, call.open)
         body = getattr(chosen, "function", chosen)
         if isinstance(body, FunctionValue):
-            return run.call(
+            return run.call_value(
                 Library("flax.linen.Module.__method__"), (body, clone, *args), keywords, call.place, call.open
             )
         app.made.open = True
@@ -192,10 +192,10 @@ def _apply_module(call: Call, app: Application, args: tuple[Value, ...]) -> Valu
         run.contexts = before
 
 
-@function("flax.linen.Module init init_with_output lazy_init")
+@register_function("flax.linen.Module init init_with_output lazy_init")
 def init_module(call: Call) -> Value:
     """The variables that a Module makes, in their boxes."""
-    module, rngs = call.args[0], call.get(1, "rngs")
+    module, rngs = call.args[0], call.argument_at(1, "rngs")
     if not isinstance(module, Module):
         return Unknown("variables")
     app = Application(call.interpreter.region, True, DictValue(), rngs)
@@ -206,10 +206,10 @@ def init_module(call: Call) -> Value:
     return (found, variables) if call.name.endswith("output") else variables
 
 
-@function("flax.linen.Module apply")
+@register_function("flax.linen.Module apply")
 def apply_module(call: Call) -> Value:
     """Return the result of a method with the variables given, and the changed collections if some are mutable."""
-    module, given = call.args[0], call.get(1, "variables")
+    module, given = call.args[0], call.argument_at(1, "variables")
     mutable = call.keywords.get("mutable", False)
     if not isinstance(module, Module):
         return Unknown("what a Module gives")
@@ -226,16 +226,20 @@ def apply_module(call: Call) -> Value:
     return (found, app.made)
 
 
-@function("flax.linen apply")
+@register_function("flax.linen apply")
 def apply_function(call: Call) -> Value:
     """A function of variables, which runs a function of a Module with them."""
-    body, module, mutable = call.get(0, "fn"), call.get(1, "module"), call.get(2, "mutable", False)
+    body, module, mutable = (
+        call.argument_at(0, "fn"),
+        call.argument_at(1, "module"),
+        call.argument_at(2, "mutable", False),
+    )
 
-    def run(again: Call) -> Value:
+    def run_with_variables(again: Call) -> Value:
         keywords = {**again.keywords, "method": body, "mutable": mutable}
         return apply_module(replace(again, args=(module, *again.args), keywords=keywords))
 
-    return Native(call.name, run)
+    return Native(call.name, run_with_variables)
 
 
 def _copy_tree(tree: Value) -> Value:
@@ -247,17 +251,17 @@ def _copy_tree(tree: Value) -> Value:
 def _store_changed(app: Application) -> None:
     for scope, collection, name, variable in app.changed:
         if app.initializing or isinstance(app.made.entries.get(collection), DictValue):
-            scope.made(collection).entries[name] = variable.attributes["value"]
+            scope.created_variables(collection).entries[name] = variable.attributes["value"]
 
 
 # transforms
 
 
-@function("flax.linen scan vmap scan_with_axes")
+@register_function("flax.linen scan vmap scan_with_axes")
 def make_lifted(call: Call) -> Value:
     """A Module or function that runs for each row, with variables of its own or shared ones."""
     call = replace(call, name=call.name.removesuffix("_with_axes"))
-    given = call.get(0, "target", None)
+    given = call.argument_at(0, "target", None)
     if given is None:
         return Native(call.name, lambda again: make_lifted(replace(call, args=again.args)))
     axes = call.keywords.get("variable_axes")
@@ -266,19 +270,19 @@ def make_lifted(call: Call) -> Value:
     if is_module_class(given):
         return Lifted(WORDS[call.function_name], (lift,), given)
 
-    def run(again: Call) -> Value:
+    def run_lifted_module(again: Call) -> Value:
         owner = again.args[0] if again.args else None
         if not isinstance(owner, Module) or owner.scope is None:
             return Unknown("a lifted function")
         rest = replace(again, args=again.args[1:])
         return _run_lifted(
-            rest, owner, lift, lambda args, kw: rest.interpreter.call(given, (owner, *args), kw, rest.place)
+            rest, owner, lift, lambda args, kw: rest.interpreter.call_value(given, (owner, *args), kw, rest.place)
         )
 
-    return Native(call.name, run)
+    return Native(call.name, run_lifted_module)
 
 
-def _through_lifts(
+def _run_through_lifts(
     call: Call, module: Module, lifts: tuple[Lift, ...], body: Callable[[Call], Value]
 ) -> Value:
     """Run a method within the transforms of its class, the outermost first."""
@@ -327,13 +331,13 @@ def _run_lifted(
         native, chosen = Native("flax.linen.lifted", run_inner), tuple(rows[place] for place in split)
         if is_scan:
             given = (native, call.args[0] if call.args else Unknown("a carry"), chosen)
-            found = run.call(Library("jax.lax.scan"), given, {"length": length}, call.place)
+            found = run.call_value(Library("jax.lax.scan"), given, {"length": length}, call.place)
         elif not split or not known:
             body(tuple(Unknown("a row") for _ in rows), {})
             found = Unknown("what a lifted vmap gives")
         else:
-            mapped = run.call(Library("jax.vmap"), (native,), {}, call.place)
-            found = run.call(mapped, chosen, {}, call.place)
+            mapped = run.call_value(Library("jax.vmap"), (native,), {}, call.place)
+            found = run.call_value(mapped, chosen, {}, call.place)
     finally:
         module.scope = scope
     return (

@@ -26,7 +26,7 @@ from shardlint.layouts.values import (
     Value,
     item_of,
 )
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Lift:
     call: Call
     axes: dict[str, Value]
 
-    def name(self) -> Value:
+    def axis_name(self) -> Value:
         """The name of the new axis in boxes; `MISSING` where none is given."""
         given = self.call.keywords.get("metadata_params")
         if given is None:
@@ -66,10 +66,10 @@ class Module(Instance):
     scope: Scope | None = None
     is_set_up: bool = False
 
-    def libraries(self) -> frozenset[str]:
+    def library_classes(self) -> frozenset[str]:
         """The classes of libraries that it is of."""
         if self.of is not None:
-            return self.of.libraries()
+            return self.of.library_classes()
         return frozenset((f"flax.linen.{self.class_name}", "flax.linen.Module"))
 
     def with_parts(self, attributes: dict[str, Value]) -> Instance:
@@ -78,7 +78,7 @@ class Module(Instance):
             self.of, attributes, self.open, apply=self.apply, class_name=self.class_name, lifts=self.lifts
         )
 
-    def setting(self, name: str, default: Value) -> Value:
+    def setting_value(self, name: str, default: Value) -> Value:
         """A field of a layer."""
         return self.attributes.get(name, default)
 
@@ -95,15 +95,15 @@ class Scope:
     doubts: int = 0
     inside: int = 0
 
-    def given(self, collection: str) -> Value:
+    def given_variables(self, collection: str) -> Value:
         """The variables of a collection that were given for it."""
         if self.parent is None:
             return item_of(self.app.given, collection)
-        return item_of(self.parent.given(collection), self.name) if self.name is not None else Unknown()
+        return item_of(self.parent.given_variables(collection), self.name) if self.name is not None else Unknown()
 
-    def made(self, collection: str) -> DictValue:
+    def created_variables(self, collection: str) -> DictValue:
         """The variables of a collection that it makes; nobody sees those of a part whose name is not known."""
-        holder = self.app.made if self.parent is None else self.parent.made(collection)
+        holder = self.app.made if self.parent is None else self.parent.created_variables(collection)
         key = collection if self.parent is None else self.name
         if key is None:
             holder.open = True
@@ -111,9 +111,9 @@ class Scope:
         found = holder.entries.setdefault(key, DictValue(region=self.app.region))
         return found if isinstance(found, DictValue) else DictValue(open=True)
 
-    def existing(self, collection: str) -> DictValue | None:
+    def existing_variables(self, collection: str) -> DictValue | None:
         """The same where there are some."""
-        holder = self.app.made if self.parent is None else self.parent.existing(collection)
+        holder = self.app.made if self.parent is None else self.parent.existing_variables(collection)
         key = collection if self.parent is None else self.name
         found = holder.entries.get(key) if holder is not None and key is not None else None
         return found if isinstance(found, DictValue) else None
@@ -124,7 +124,7 @@ class Scope:
         """
         return run.region is self.app.region and not (counted and run.doubts - self.doubts - self.inside)
 
-    def part(self, run: RunState, name: str | None) -> Scope:
+    def scope_of_part(self, run: RunState, name: str | None) -> Scope:
         """The scope of a part."""
         run.marks += 1
         return Scope(self.app, self, name if self.is_sure(run) else None, sized=self.sized)
@@ -154,7 +154,7 @@ def running_application(run: RunState) -> Application | None:
 # construction
 
 
-@function("flax.linen.Module.__post_init__")
+@register_function("flax.linen.Module.__post_init__")
 def construct_module(call: Call) -> Value:
     """An object of a class of the project."""
     made: Instance = call.args[0]
@@ -182,7 +182,7 @@ def bind_module(call: Call, module: Module) -> Module:
         name = f"{module.class_name}_{count}"
     elif name is None:
         run.doubts += 1  # the names of those after it are not known
-    module.scope = scope.part(run, name if isinstance(name, str) else None)
+    module.scope = scope.scope_of_part(run, name if isinstance(name, str) else None)
     return module
 
 
@@ -207,7 +207,7 @@ class Lifted(Native):
         )  # fmt: skip
         run.contexts = {**before, _PREFIX: merged}
         try:
-            return run.call(self.inner, call.args, call.keywords, call.place, call.open)
+            return run.call_value(self.inner, call.args, call.keywords, call.place, call.open)
         finally:
             run.contexts = before
 
@@ -215,7 +215,7 @@ class Lifted(Native):
 def is_module_class(value: Value) -> bool:
     """Return whether a value is a class of Modules."""
     if isinstance(value, ClassValue):
-        return "flax.linen.Module" in value.libraries()
+        return "flax.linen.Module" in value.library_classes()
     return isinstance(value, Lifted) or (isinstance(value, Library) and value.name in LAYER_NAMES)
 
 
@@ -223,10 +223,10 @@ LAYER_NAMES: set[str] = set()
 """The layers of linen, by canonical names."""
 
 
-@function("flax.linen remat checkpoint jit")
+@register_function("flax.linen remat checkpoint jit")
 def rewrap_module(call: Call) -> Value:
     """A Module or function that is compiled or computed again: it does the same."""
-    given = call.get(0, "target", None)
+    given = call.argument_at(0, "target", None)
     if given is None:
         return Native(call.name, lambda again: rewrap_module(replace(again, name=call.name)))
     if is_module_class(given):

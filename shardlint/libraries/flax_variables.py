@@ -24,11 +24,11 @@ from shardlint.layouts.values import (
 from shardlint.libraries.flax_boxes import Box, map_boxes, unbox_tree
 from shardlint.libraries.flax_modules import Lift, Module, Scope, running_application
 from shardlint.libraries.jax_transforms import without_dimension
-from shardlint.libraries.meeting import as_array
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import layout_as_array
+from shardlint.libraries.registry import register_function
 
 
-@function("flax.linen.Module.param")
+@register_function("flax.linen.Module.param")
 def make_param(call: Call) -> Value:
     """A parameter: made by its initializer, or the one that is given; without its box."""
     module, name, initializer, *args = (*call.args, *(Unknown(),) * 3)[: max(len(call.args), 3)]
@@ -40,7 +40,7 @@ def make_param(call: Call) -> Value:
 
     def make_value() -> Value:
         key = make_rng(replace(call, args=(module, "params"), keywords={}, open=False))
-        return call.interpreter.call(initializer, (key, *args), keywords, call.place)
+        return call.interpreter.call_value(initializer, (key, *args), keywords, call.place)
 
     found = _make_variable(call, scope, "params", name, make_value)
     return unbox_tree(replace(call, args=(found,), keywords={})) if wanted is True else found
@@ -51,20 +51,20 @@ def _make_variable(call: Call, scope: Scope, collection: str, name: str, make: C
     run = call.interpreter
     run.marks += 1
     if not scope.app.initializing:
-        held = item_of(scope.given(collection), name)
+        held = item_of(scope.given_variables(collection), name)
         if isinstance(held, Layout | Box):
             for lift, _ in scope.sized:
-                held = _without_axis(call, held, lift, collection)
+                held = _remove_lifted_axis(call, held, lift, collection)
             return held
         made = make()
-        inner = made.value if isinstance(made, Box) else made
+        inner = made.boxed_value if isinstance(made, Box) else made
         return Layout(inner.shape) if isinstance(inner, Layout) else Unknown("a variable")
-    holder = scope.made(collection)
+    holder = scope.created_variables(collection)
     if name in holder.entries and not scope.sized:
         return holder.entries[name]
     made = stored = make()
     for lift, size in reversed(scope.sized):
-        stored = _with_axis(call, scope, stored, lift, size, collection)
+        stored = _add_lifted_axis(call, scope, stored, lift, size, collection)
     if scope.is_sure(run):
         holder.entries[name] = stored
     else:
@@ -72,7 +72,7 @@ def _make_variable(call: Call, scope: Scope, collection: str, name: str, make: C
     return made
 
 
-def _with_axis(call: Call, scope: Scope, value: Value, lift: Lift, size: Size, collection: str) -> Value:
+def _add_lifted_axis(call: Call, scope: Scope, value: Value, lift: Lift, size: Size, collection: str) -> Value:
     run = call.interpreter
     alone = scope.app.uncommitted and run.mesh is None and (run.mesh_known or run.legacy is not None)
     axis = lift.axes.get(collection, MISSING)
@@ -100,9 +100,9 @@ def _with_axis(call: Call, scope: Scope, value: Value, lift: Lift, size: Size, c
         items = _names_after_transform(call, one, lift)
         if items is not None and isinstance(axis, int):
             items = (*items, *((None,) * (axis - len(items))))
-            items = (*items[:axis], lift.name(), *items[axis:])
+            items = (*items[:axis], lift.axis_name(), *items[axis:])
         return one.with_parts(
-            {"value": insert_axis(one.value), "names": items if items is not None else Unknown("names")}
+            {"value": insert_axis(one.boxed_value), "names": items if items is not None else Unknown("names")}
         )
 
     return map_boxes(rename_axes, value, insert_axis)
@@ -110,16 +110,16 @@ def _with_axis(call: Call, scope: Scope, value: Value, lift: Lift, size: Size, c
 
 def _names_after_transform(call: Call, one: Box, lift: Lift) -> tuple[Value, ...] | None:
     """The names of a box that a transform changes; records that it has no name for the axis."""
-    if lift.name() is MISSING:
+    if lift.axis_name() is MISSING:
         names = ", ".join(str(each) for each in known_items(one.names) or ())
-        call.interpreter.violate(
+        call.interpreter.record_violation(
             "scan.partition-name", lift.call.place, operation=lift.call.function_name, names=names
         )
         return None
     return known_items(one.names)
 
 
-def _without_axis(call: Call, value: Value, lift: Lift, collection: str) -> Value:
+def _remove_lifted_axis(call: Call, value: Value, lift: Lift, collection: str) -> Value:
     axis = lift.axes.get(collection, MISSING)
     if axis is MISSING:
         return value
@@ -134,12 +134,12 @@ def _without_axis(call: Call, value: Value, lift: Lift, collection: str) -> Valu
         items = _names_after_transform(call, one, lift)
         known = items is not None and isinstance(axis, int) and axis < len(items)
         names = (*items[:axis], *items[axis + 1 :]) if known and items is not None else Unknown("names")
-        return one.with_parts({"value": slice_one(one.value), "names": names})
+        return one.with_parts({"value": slice_one(one.boxed_value), "names": names})
 
     return map_boxes(rename_axes, value, slice_one)
 
 
-@function("flax.linen.Module.variable")
+@register_function("flax.linen.Module.variable")
 def make_variable(call: Call) -> Value:
     """A variable of any collection, whose `value` can be set."""
     module, collection, name, make, *args = (*call.args, *(Unknown(),) * 4)[: max(len(call.args), 4)]
@@ -147,7 +147,7 @@ def make_variable(call: Call) -> Value:
     if scope is None or not isinstance(name, str) or not isinstance(collection, str):
         return Instance(None, {"value": Layout()})
     found = _make_variable(
-        call, scope, collection, name, lambda: call.interpreter.call(make, tuple(args), {}, call.place)
+        call, scope, collection, name, lambda: call.interpreter.call_value(make, tuple(args), {}, call.place)
     )
     held = Instance(
         None, {"value": unbox_tree(replace(call, args=(found,), keywords={}))}, region=call.interpreter.region
@@ -165,7 +165,7 @@ def _running_module(call: Call) -> Value:
     return app.running[-1][0]
 
 
-@function("flax.linen param_with_axes variable_with_axes")
+@register_function("flax.linen param_with_axes variable_with_axes")
 def with_axes(call: Call) -> Value:
     """A parameter or variable of the Module that runs, whose axes are named in a collection of their own."""
     module = _running_module(call)
@@ -177,18 +177,18 @@ def with_axes(call: Call) -> Value:
     return replace(found, mesh=None, spec=None, committed=None) if isinstance(found, Layout) else found
 
 
-@function("flax.linen.Module.make_rng")
+@register_function("flax.linen.Module.make_rng")
 def make_rng(call: Call) -> Value:
     """A key made of the one that is given for a stream."""
-    module, stream = call.args[0], call.get(1, "name", "params")
+    module, stream = call.args[0], call.argument_at(1, "name", "params")
     rngs = module.scope.app.rngs if isinstance(module, Module) and module.scope is not None else None
     given = item_of(rngs, stream) if isinstance(rngs, DictValue) else rngs
     if isinstance(given, Unknown) and isinstance(rngs, DictValue):
         given = item_of(rngs, "params")
-    return replace(as_array(given), dtype="key") if isinstance(given, Layout | AnyTree) else Layout(dtype="key")
+    return replace(layout_as_array(given), dtype="key") if isinstance(given, Layout | AnyTree) else Layout(dtype="key")
 
 
-@function("flax.linen.Module.is_initializing")
+@register_function("flax.linen.Module.is_initializing")
 def is_initializing(call: Call) -> Value:
     """Return whether the module runs in `init`."""
     module = call.args[0]
@@ -199,26 +199,26 @@ def is_initializing(call: Call) -> Value:
     )
 
 
-@function("flax.linen.Module.has_variable")
+@register_function("flax.linen.Module.has_variable")
 def has_variable(call: Call) -> Value:
     """Return whether a variable exists; in `init`, whether it was made before."""
-    module, collection, name = call.args[0], call.get(1, "col"), call.get(2, "name")
+    module, collection, name = call.args[0], call.argument_at(1, "col"), call.argument_at(2, "name")
     scope = module.scope if isinstance(module, Module) else None
     if scope is None or not isinstance(collection, str) or not isinstance(name, str):
         return Unknown("a condition")
     if not scope.app.initializing:
-        held = item_of(scope.given(collection), name)
+        held = item_of(scope.given_variables(collection), name)
         return True if isinstance(held, Layout | Box | DictValue) else Unknown("a condition")
-    made = scope.existing(collection)
+    made = scope.existing_variables(collection)
     if made is None:
         return False
     return name in made.entries or (Unknown("a condition") if made.open else False)
 
 
-@function("flax.linen.Module.sow")
+@register_function("flax.linen.Module.sow")
 def sow_value(call: Call) -> Value:
     """Stores a value in a collection, of which no more is known."""
-    module, collection = call.args[0], call.get(1, "col")
+    module, collection = call.args[0], call.argument_at(1, "col")
     if isinstance(module, Module) and module.scope is not None and collection != "intermediates":
         made = module.scope.app.made
         made.open = True

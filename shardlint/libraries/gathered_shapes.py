@@ -33,10 +33,10 @@ def gathered_shape(call: Call, array: Layout, axes: tuple[str, ...]) -> tuple[Sh
 def scattered_shape(call: Call, array: Layout, axes: tuple[str, ...]) -> Shape | None:
     """The shape of what `psum_scatter` or `all_to_all` leaves to each device; None where it is not known."""
     count, shape, rank = _count_devices(call, axes), array.shape, array.rank
-    tiled = call.get(4, "tiled", False)
+    tiled = call.argument_at(4, "tiled", False)
     scatters = call.function_name == "psum_scatter"
-    cut = call.get(2, "scatter_dimension" if scatters else "split_axis", 0 if scatters else None)
-    joined = cut if scatters else call.get(3, "concat_axis", None)
+    cut = call.argument_at(2, "scatter_dimension" if scatters else "split_axis", 0 if scatters else None)
+    joined = cut if scatters else call.argument_at(3, "concat_axis", None)
     grouped = call.keywords.get("axis_index_groups") is not None
     if shape is None or not rank or grouped or call.open or not isinstance(tiled, bool):
         return None
@@ -92,7 +92,7 @@ def check_reshaped(call: Call, stack: Layout, wanted: Shape | None) -> None:
         return
     in_front = all(one.arg != "axis" or _is_zero(one.value) for one in gather.keywords)
     if in_front and isinstance(wanted[0], int) and wanted[0] == shape[1] and wanted[0] != shape[0]:
-        call.interpreter.violate("stack.reshaped", call.place)
+        call.interpreter.record_violation("stack.reshaped", call.place)
 
 
 def _is_zero(node: ast.expr) -> bool:
@@ -107,4 +107,4 @@ def _report_gather(call: Call, gathered: Place, reason: str) -> None:
     """Record it where the mapped function gathers, and at the product if a helper in another file gathers."""
     body = call.interpreter.body
     place = gathered if body is None or gathered.file is body.file else call.place
-    call.interpreter.violate("stack.product", place, reason=reason, line=str(call.place.line))
+    call.interpreter.record_violation("stack.product", place, reason=reason, line=str(call.place.line))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shardlint.layouts.layout import Layout, Size, surely_differ
+from shardlint.layouts.layout import Layout, Size, are_surely_different
 from shardlint.layouts.values import AnyTree, Call, Library, Unknown, Value, known_items
 from shardlint.libraries.haliax_axes import (
     NAMED_ARRAY,
@@ -23,7 +23,7 @@ from shardlint.libraries.haliax_axes import (
     check_unique,
     make_named,
     map_named,
-    places_in,
+    positions_of_axes,
     record_violation,
     selected_axes,
     sizes_of_axes,
@@ -31,8 +31,8 @@ from shardlint.libraries.haliax_axes import (
 )
 from shardlint.libraries.haliax_mappings import auto_sharded
 from shardlint.libraries.jax_numpy import BINARY, NN, REDUCTIONS, UNARY, dtype_of
-from shardlint.libraries.meeting import as_array
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import layout_as_array
+from shardlint.libraries.registry import register_function
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ALONG = "cumsum cumprod sort argsort"
@@ -47,23 +47,23 @@ _DTYPE_OF = {"bernoulli": "bool", "randint": "int32", "poisson": "int32"}
 # constructors
 
 
-@function("haliax NamedArray named")
+@register_function("haliax NamedArray named")
 def name_axes(call: Call) -> Value:
     """An array with axes; a name alone takes the size of its dimension."""
     given, chosen = (
-        call.get(0, "array" if "array" in call.keywords else "a"),
-        selected_axes(call.get(1, "axes")),
+        call.argument_at(0, "array" if "array" in call.keywords else "a"),
+        selected_axes(call.argument_at(1, "axes")),
     )
     chosen = selected_axes(call.keywords["axis"]) if "axis" in call.keywords else chosen
     array = given
     if call.function_name == "named":
         array = call_jax(call, "jax.numpy.asarray", given)
     elif not isinstance(given, Layout):
-        return make_named(call, given, axes_of(call.get(1, "axes")))
+        return make_named(call, given, axes_of(call.argument_at(1, "axes")))
     if chosen is None or call.open or array.shape is None:
         return make_named(call, array, [Axis(*one) for one in chosen] if chosen is not None else None)
     sizes = [size for _, size in chosen]
-    if len(sizes) != len(array.shape) or any(map(surely_differ, sizes, array.shape)):
+    if len(sizes) != len(array.shape) or any(map(are_surely_different, sizes, array.shape)):
         shown = ", ".join(str(Axis(*one)) for one in chosen)
         record_violation(call, "named.shape", array=str(array), axes=shown)
         return Unknown("what raises")
@@ -79,35 +79,35 @@ def _make_named_array(call: Call, axes: Sequence[Axis] | None, array: Layout) ->
     return make_named(call, array, axes)
 
 
-@function("haliax zeros ones full")
+@register_function("haliax zeros ones full")
 def construct_array(call: Call) -> Value:
     """An array of one number."""
-    axes, last = axes_of(call.get(0, "shape")), call.function_name
-    more = (call.get(1, "fill_value"),) if last == "full" else ()
-    dtype = call.get(2 if last == "full" else 1, "dtype", None)
+    axes, last = axes_of(call.argument_at(0, "shape")), call.function_name
+    more = (call.argument_at(1, "fill_value"),) if last == "full" else ()
+    dtype = call.argument_at(2 if last == "full" else 1, "dtype", None)
     keywords = {} if dtype is None and last == "full" else {"dtype": dtype or Library("jax.numpy.float32")}
     return _make_named_array(
         call, axes, call_jax(call, f"jax.numpy.{last}", sizes_of_axes(axes), *more, **keywords)
     )
 
 
-@function("haliax zeros_like ones_like full_like")
+@register_function("haliax zeros_like ones_like full_like")
 def array_like(call: Call) -> Value:
     """An array of one number with the axes of another one."""
-    array = call.get(0, "a")
+    array = call.argument_at(0, "a")
     if not isinstance(array, NamedArray):
         return Unknown("an array")
     last = call.function_name
-    more = (call.get(1, "fill_value"),) if last == "full_like" else ()
-    dtype = call.get(2 if last == "full_like" else 1, "dtype", None)
+    more = (call.argument_at(1, "fill_value"),) if last == "full_like" else ()
+    dtype = call.argument_at(2 if last == "full_like" else 1, "dtype", None)
     keywords = {} if dtype is None else {"dtype": dtype}
-    return make_named(call, call_jax(call, f"jax.numpy.{last}", array.array, *more, **keywords), array.axes)
+    return make_named(call, call_jax(call, f"jax.numpy.{last}", array.plain_array, *more, **keywords), array.axes)
 
 
-@function("haliax arange linspace logspace geomspace")
+@register_function("haliax arange linspace logspace geomspace")
 def range_along_axis(call: Call) -> Value:
     """Counted numbers along an axis."""
-    given, last = call.get(0, "axis"), call.function_name
+    given, last = call.argument_at(0, "axis"), call.function_name
     axes = (Axis(given, 50),) if isinstance(given, str) and last != "arange" else axes_of(given)
     dtype, start = call.keywords.get("dtype"), call.keywords.get("start", 0)
     kind = "int32" if isinstance(start, int) and isinstance(call.keywords.get("step", 1), int) else None
@@ -117,14 +117,14 @@ def range_along_axis(call: Call) -> Value:
     return _make_named_array(call, axes, replace(found, built=None))
 
 
-@function(f"haliax.random {_DRAWS}")
+@register_function(f"haliax.random {_DRAWS}")
 def draw_array(call: Call) -> Value:
     """Random numbers, placed by the mapping in context."""
-    axes, last = axes_of(call.get(1, "shape")), call.function_name
-    dtype = call.get(_DTYPE_AT.get(last, -1), "dtype", None)
+    axes, last = axes_of(call.argument_at(1, "shape")), call.function_name
+    dtype = call.argument_at(_DTYPE_AT.get(last, -1), "dtype", None)
     default = _DTYPE_OF.get(last, "float32")
     keywords = {"shape": sizes_of_axes(axes)}
-    array = call_jax(call, f"jax.random.{last}", call.get(0, "key"), **keywords)
+    array = call_jax(call, f"jax.random.{last}", call.argument_at(0, "key"), **keywords)
     array = replace(array, dtype=default if dtype is None else dtype_of(dtype))
     return auto_sharded(call, _make_named_array(call, axes, array))
 
@@ -132,21 +132,25 @@ def draw_array(call: Call) -> Value:
 # elementwise
 
 
-@function(f"haliax {UNARY} rsqrt", f"haliax.nn {NN} quick_gelu relu_squared", f"{NAMED_ARRAY} astype conj copy round")
+@register_function(
+    f"haliax {UNARY} rsqrt",
+    f"haliax.nn {NN} quick_gelu relu_squared",
+    f"{NAMED_ARRAY} astype conj copy round",
+)
 def apply_unary(call: Call) -> Value:
     """An operation on each entry."""
-    given, last = call.get(0, "a"), call.function_name
+    given, last = call.argument_at(0, "a"), call.function_name
     if not isinstance(given, NamedArray):
         return _call_plain_operation(call, last, given)
     if last == "astype":
-        dtype = dtype_of(call.get(1, "dtype"))
-        if dtype is not None and dtype == given.array.dtype and given.array.weak is False:
+        dtype = dtype_of(call.argument_at(1, "dtype"))
+        if dtype is not None and dtype == given.plain_array.dtype and given.plain_array.weak is False:
             return given
-        made = call_jax(call, "jax.numpy.positive", given.array)
+        made = call_jax(call, "jax.numpy.positive", given.plain_array)
         return given.with_parts({"array": replace(made, dtype=dtype, weak=False)})
     home = "jax.nn" if call.name.startswith("haliax.nn") else "jax.lax" if last == "rsqrt" else "jax.numpy"
     last = {"quick_gelu": "silu", "relu_squared": "relu", "round": "rint"}.get(last, last)
-    return given.with_parts({"array": call_jax(call, f"{home}.{last}", given.array)})
+    return given.with_parts({"array": call_jax(call, f"{home}.{last}", given.plain_array)})
 
 
 def _call_plain_operation(call: Call, name: str, *args: Value) -> Value:
@@ -155,7 +159,7 @@ def _call_plain_operation(call: Call, name: str, *args: Value) -> Value:
     return call_jax(call, f"jax.numpy.{name}", *args) if known else Unknown("an array")
 
 
-@function(f"haliax {BINARY.replace('where clip', '')}")
+@register_function(f"haliax {BINARY.replace('where clip', '')}")
 def apply_binary(call: Call) -> Value:
     """An operation on the entries of two arrays, of which one has all axes of the other one."""
     if len(call.args) != 2:
@@ -165,18 +169,18 @@ def apply_binary(call: Call) -> Value:
     if not arrays or not all(isinstance(one, NamedArray | Layout | int | float | bool) for one in call.args):
         return _call_plain_operation(call, call.function_name, left, right)
     if len(arrays) < 2:
-        return _beside_plain(call, arrays[0], left, right)
+        return _combine_with_plain(call, arrays[0], left, right)
     axes = _common_axes(call, arrays)
     if axes is None:
         return Unknown("what raises") if None not in [one.axes for one in arrays] else make_named(call, Layout(), None)
-    one, two = (widen_axes(call, each, axes).array for each in arrays)
+    one, two = (widen_axes(call, each, axes).plain_array for each in arrays)
     return make_named(call, call_jax(call, f"jax.numpy.{call.function_name}", one, two), axes)
 
 
-def _beside_plain(call: Call, array: NamedArray, left: Value, right: Value) -> Value:
+def _combine_with_plain(call: Call, array: NamedArray, left: Value, right: Value) -> Value:
     """An operation on an array with axes and one without."""
-    other = as_array(right if left is array else left)
-    args = [one.array if isinstance(one, NamedArray) else one for one in (left, right)]
+    other = layout_as_array(right if left is array else left)
+    args = [one.plain_array if isinstance(one, NamedArray) else one for one in (left, right)]
     if array.axes == () and other.rank != 0:
         return call_jax(call, f"jax.numpy.{call.function_name}", *args) if other.rank else Unknown("an array")
     if array.axes and other.rank:
@@ -196,16 +200,16 @@ def _common_axes(call: Call, arrays: Sequence[NamedArray]) -> tuple[Axis, ...] |
     for array in arrays:
         axes = array.axes or ()
         names = {one.name for one in found or ()}
-        if found is None or (names <= set(array.names) and len(axes) > len(found)):
+        if found is None or (names <= set(array.axis_names) and len(axes) > len(found)):
             found = axes
-        elif not set(array.names) <= names:
+        elif not set(array.axis_names) <= names:
             record_violation(call, "named.subset", left=str(arrays[0]), right=str(arrays[-1]))
             return None
     return found
 
 
-@function("haliax where clip")
-def chosen_by(call: Call) -> Value:
+@register_function("haliax where clip")
+def choose_entries(call: Call) -> Value:
     """An operation on the entries of three arrays or numbers."""
     arrays = [one for one in call.args if isinstance(one, NamedArray)]
     known = all(isinstance(one, NamedArray | Layout | int | float | bool) for one in call.args)
@@ -215,17 +219,17 @@ def chosen_by(call: Call) -> Value:
     axes = _common_axes(call, arrays)
     if axes is None:
         return Unknown("what raises")
-    args = [widen_axes(call, one, axes).array if isinstance(one, NamedArray) else one for one in call.args]
+    args = [widen_axes(call, one, axes).plain_array if isinstance(one, NamedArray) else one for one in call.args]
     return make_named(call, call_jax(call, f"jax.numpy.{call.function_name}", *args), axes)
 
 
 # reductions, and what runs along an axis
 
 
-@function(f"haliax {REDUCTIONS}", "haliax.nn logsumexp", *(f"{NAMED_ARRAY} {one}" for one in _METHODS.split()))
+@register_function(f"haliax {REDUCTIONS}", "haliax.nn logsumexp", *(f"{NAMED_ARRAY} {one}" for one in _METHODS.split()))
 def reduce_axes(call: Call) -> Value:
     """A reduction over axes, or over all; of a tree that of each array."""
-    given, axis = call.get(0, "array" if "array" in call.keywords else "a"), call.get(1, "axis", None)
+    given, axis = call.argument_at(0, "array" if "array" in call.keywords else "a"), call.argument_at(1, "axis", None)
     last = call.function_name
     if last in _ALONG.split():
         return apply_along_axis(call)
@@ -241,7 +245,7 @@ def reduce_axes(call: Call) -> Value:
     places: Value = None if axis is None else found[0] if len(found) == 1 else tuple(found)
     kept = [one for one in range(len(given.axes)) if one not in found]
     home = "jax.nn" if call.name.startswith("haliax.nn") else "jax.numpy"
-    made = call_jax(call, f"{home}.{last}", given.array, places)
+    made = call_jax(call, f"{home}.{last}", given.plain_array, places)
     dtype = call.keywords.get("dtype")
     made = made if dtype is None else replace(made, dtype=dtype_of(dtype))
     return make_named(call, made, [given.axes[one] for one in kept])
@@ -249,7 +253,7 @@ def reduce_axes(call: Call) -> Value:
 
 def _places_of_axes(call: Call, array: NamedArray, axis: Value) -> list[int] | None:
     chosen = selected_axes(axis)
-    return None if chosen is None else places_in(call, array, chosen)
+    return None if chosen is None else positions_of_axes(call, array, chosen)
 
 
 def _result_without_axes(call: Call, axis: Value) -> Value:
@@ -257,30 +261,30 @@ def _result_without_axes(call: Call, axis: Value) -> Value:
     return make_named(call, Layout(), None) if selected_axes(axis) is None else Unknown("what raises")
 
 
-@function(f"haliax {_ALONG} roll", "haliax.nn softmax log_softmax", f"{NAMED_ARRAY} roll")
+@register_function(f"haliax {_ALONG} roll", "haliax.nn softmax log_softmax", f"{NAMED_ARRAY} roll")
 def apply_along_axis(call: Call) -> Value:
     """An operation along an axis, which keeps the axes. But for `roll` the name of the axis counts alone."""
-    given, last = call.get(0, "a" if "a" in call.keywords else "array"), call.function_name
-    axis = call.get(2 if last == "roll" else 1, "axis", None)
+    given, last = call.argument_at(0, "a" if "a" in call.keywords else "array"), call.function_name
+    axis = call.argument_at(2 if last == "roll" else 1, "axis", None)
     if not isinstance(given, NamedArray) or axis is None:
         return Unknown("an array")
     chosen = selected_axes(axis)
     if chosen is not None and last != "roll":
         chosen = tuple((name, None) for name, _ in chosen)
-    places = places_in(call, given, chosen) if given.axes is not None and chosen is not None else None
+    places = positions_of_axes(call, given, chosen) if given.axes is not None and chosen is not None else None
     if places is None:
         return make_named(call, Layout(), given.axes) if chosen is None else _result_without_axes(call, axis)
     place = places[0] if len(places) == 1 else tuple(places)
-    more = (call.get(1, "shift"),) if last == "roll" else ()
+    more = (call.argument_at(1, "shift"),) if last == "roll" else ()
     home = "jax.nn" if call.name.startswith("haliax.nn") else "jax.numpy"
     args = () if home == "jax.nn" else (*more, place)
-    return make_named(call, call_jax(call, f"{home}.{last}", given.array, *args), given.axes)
+    return make_named(call, call_jax(call, f"{home}.{last}", given.plain_array, *args), given.axes)
 
 
 # contractions
 
 
-@function("haliax dot", f"{NAMED_ARRAY} dot")
+@register_function("haliax dot", f"{NAMED_ARRAY} dot")
 def contract_dot(call: Call) -> Value:
     """A contraction over axes, or over all; what is left stands in the order in which it is met."""
     args, axis = list(call.args), call.keywords.get("axis", call.keywords)
@@ -296,7 +300,7 @@ def contract_dot(call: Call) -> Value:
         return Unknown("what raises")
     every = {one.name: one for array in arrays for one in array.axes or ()}
     for name, size in chosen:
-        if name not in every or surely_differ(every[name].size, size):
+        if name not in every or are_surely_different(every[name].size, size):
             kind = "named.sizes" if name in every else "named.missing"
             shown = " and ".join(map(str, arrays))
             both = {"left": shown, "right": str(Axis(name, size))} if name in every else {"array": shown}
@@ -315,13 +319,13 @@ def contract_dot(call: Call) -> Value:
 
 def _contract_axes(call: Call, arrays: Sequence[NamedArray], axes: Sequence[Axis]) -> Value:
     """The contraction of all axes but some, placed by the mapping in context."""
-    names = list(dict.fromkeys(name for one in arrays for name in one.names))
+    names = list(dict.fromkeys(name for one in arrays for name in one.axis_names))
     if len(names) > len(_LETTERS):
         return make_named(call, Layout(), axes)
     letters = dict(zip(names, _LETTERS, strict=False))
-    inputs = ",".join("".join(letters[name] for name in one.names) for one in arrays)
+    inputs = ",".join("".join(letters[name] for name in one.axis_names) for one in arrays)
     text = f"{inputs}->{''.join(letters[one.name] for one in axes)}"
-    array = call_jax(call, "jax.numpy.einsum", text, *(one.array for one in arrays))
+    array = call_jax(call, "jax.numpy.einsum", text, *(one.plain_array for one in arrays))
     return auto_sharded(call, make_named(call, array, axes))
 
 
@@ -342,10 +346,10 @@ def order_axes(call: Call, axes: Sequence[Axis], wanted: Value) -> list[Axis] | 
     return [here[str(name)] for name in (*names[:at], *rest, *names[at:])]
 
 
-@function("haliax einsum")
+@register_function("haliax einsum")
 def contract_einsum(call: Call) -> Value:
     """A contraction as text, in the forms without ellipsis, parentheses and aliases."""
-    text, args = call.get(0, "equation"), call.args[1:]
+    text, args = call.argument_at(0, "equation"), call.args[1:]
     arrays = [one for one in args if isinstance(one, NamedArray) and one.axes is not None]
     simple = isinstance(text, str) and "->" in text and not any(one in text for one in ("...", "(", ":"))
     plain = set(call.keywords) <= {"precision", "preferred_element_type"} and not call.open
@@ -377,7 +381,7 @@ def _contract_by_position(
     """A contraction whose letters stand for axes by their places."""
     bound: dict[str, Axis] = {}
     known = len(given) == len(arrays) and all(
-        len(one) == len(array.names) for one, array in zip(given, arrays, strict=False)
+        len(one) == len(array.axis_names) for one, array in zip(given, arrays, strict=False)
     )
     for letters, array in zip(given, arrays, strict=False) if known else ():
         for letter, axis in zip(letters, array.axes or (), strict=True):
@@ -388,34 +392,34 @@ def _contract_by_position(
     return _contract_axes(call, arrays, [bound[letter] for letter in out])
 
 
-@function("haliax.nn one_hot")
+@register_function("haliax.nn one_hot")
 def one_hot(call: Call) -> Value:
     """A new last axis of classes."""
-    given, axes = call.get(0, "x"), axes_of(call.get(1, "class_axis"))
+    given, axes = call.argument_at(0, "x"), axes_of(call.argument_at(1, "class_axis"))
     if not isinstance(given, NamedArray) or given.axes is None or axes is None or len(axes) != 1:
         return Unknown("an array")
     size: Size = axes[0].size
-    array = call_jax(call, "jax.nn.one_hot", given.array, Unknown() if size is None else size)
-    dtype = call.get(2, "dtype", None)
+    array = call_jax(call, "jax.nn.one_hot", given.plain_array, Unknown() if size is None else size)
+    dtype = call.argument_at(2, "dtype", None)
     return _make_named_array(
         call, (*given.axes, *axes), array if dtype is None else replace(array, dtype=dtype_of(dtype))
     )
 
 
-@function("haliax.nn cross_entropy_loss")
+@register_function("haliax.nn cross_entropy_loss")
 def cross_entropy(call: Call) -> Value:
     """A loss of logits along an axis: its mean over axes or all of them, or one for each of the other axes."""
-    logits, label = call.get(0, "logits"), call.get(1, "Label")
-    reduction, over = call.get(3, "reduction", False), call.get(5, "reduction_axis", None)
+    logits, label = call.argument_at(0, "logits"), call.argument_at(1, "Label")
+    reduction, over = call.argument_at(3, "reduction", False), call.argument_at(5, "reduction_axis", None)
     each = call_haliax(call, "sum", logits, label)
     if reduction is None or not isinstance(each, NamedArray):
         return each
     return call_haliax(call, "mean", each, over)
 
 
-@function("haliax.tree_util tree_map", "haliax.tree map")
+@register_function("haliax.tree_util tree_map", "haliax.tree map")
 def tree_map(call: Call) -> Value:
     """A function applied to each leaf of a tree, of which an array with axes is one."""
     if len(call.args) != 2 or call.open or isinstance(call.args[1], Unknown | AnyTree):
         return AnyTree(Unknown())
-    return map_named(lambda leaf: call.interpreter.call(call.args[0], (leaf,), {}, call.place), call.args[1])
+    return map_named(lambda leaf: call.interpreter.call_value(call.args[0], (leaf,), {}, call.place), call.args[1])

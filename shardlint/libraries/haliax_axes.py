@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from shardlint.layouts.layout import Layout, Size, count_entries, surely_differ
+from shardlint.layouts.layout import Layout, Size, are_surely_different, count_entries
 from shardlint.layouts.values import (
     MISSING,
     Call,
@@ -24,8 +24,8 @@ from shardlint.layouts.values import (
     map_tree,
 )
 from shardlint.libraries.jax_numpy import size_of
-from shardlint.libraries.meeting import as_array
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import layout_as_array
+from shardlint.libraries.registry import register_function
 from shardlint.source.lazy import dataclass
 
 NAMED_ARRAY = "haliax.NamedArray"
@@ -40,7 +40,7 @@ class Axis(Plain):
     name: str
     size: Size
 
-    def libraries(self) -> frozenset[str]:
+    def library_classes(self) -> frozenset[str]:
         """The classes that it is of."""
         return frozenset(("haliax.Axis",))
 
@@ -50,8 +50,8 @@ class Axis(Plain):
         return {
             "name": self.name,
             "size": Unknown("a size") if self.size is None else self.size,
-            "alias": Native("alias", lambda call: make_axis(call.get(0, "new_name"), self.size)),
-            "resize": Native("resize", lambda call: Axis(self.name, size_of(call.get(0, "size")))),
+            "alias": Native("alias", lambda call: make_axis(call.argument_at(0, "new_name"), self.size)),
+            "resize": Native("resize", lambda call: Axis(self.name, size_of(call.argument_at(0, "size")))),
         }
 
     def __str__(self) -> str:
@@ -66,16 +66,16 @@ class NamedArray(Instance):
     operators, is_array = "haliax", True
 
     @property
-    def array(self) -> Layout:
+    def plain_array(self) -> Layout:
         """The array itself."""
-        return as_array(self.attributes["array"])
+        return layout_as_array(self.attributes["array"])
 
     @property
-    def names(self) -> list[str]:
+    def axis_names(self) -> list[str]:
         """The names of its axes, as far as they are known."""
         return [one.name for one in self.axes or ()]
 
-    def libraries(self) -> frozenset[str]:
+    def library_classes(self) -> frozenset[str]:
         """The classes that it is of."""
         return frozenset((NAMED_ARRAY,))
 
@@ -87,7 +87,7 @@ class NamedArray(Instance):
         """Return whether both have the same axes."""
         return isinstance(other, NamedArray) and self.axes == other.axes
 
-    def named(self, name: str) -> Value:
+    def computed_attribute(self, name: str) -> Value:
         """Return the value of an attribute other than its array and methods."""
         if name == "axes":
             return Unknown("axes") if self.axes is None else self.axes
@@ -95,12 +95,12 @@ class NamedArray(Instance):
             sizes = {one.name: Unknown("a size") if one.size is None else one.size for one in self.axes}
             return DictValue(sizes)
         if name == "dtype":
-            return Library(f"jax.numpy.{self.array.dtype}") if self.array.dtype else Unknown("a type")
-        found = {"ndim": self.array.rank, "size": count_entries(self.array.shape)}.get(name, MISSING)
+            return Library(f"jax.numpy.{self.plain_array.dtype}") if self.plain_array.dtype else Unknown("a type")
+        found = {"ndim": self.plain_array.rank, "size": count_entries(self.plain_array.shape)}.get(name, MISSING)
         return Unknown("of an array") if found is None else found
 
     def __str__(self) -> str:
-        return self.array.show(self.names) if self.axes is not None else str(self.array)
+        return self.plain_array.format_layout(self.axis_names) if self.axes is not None else str(self.plain_array)
 
 
 def make_axis(name: Value, size: Size) -> Value:
@@ -108,13 +108,13 @@ def make_axis(name: Value, size: Size) -> Value:
     return Axis(name, size) if isinstance(name, str) else Unknown("an axis")
 
 
-@function("haliax Axis")
-def axis(call: Call) -> Value:
+@register_function("haliax Axis")
+def construct_axis(call: Call) -> Value:
     """An axis."""
-    return make_axis(call.get(0, "name"), size_of(call.get(1, "size")))
+    return make_axis(call.argument_at(0, "name"), size_of(call.argument_at(1, "size")))
 
 
-@function("haliax make_axes")
+@register_function("haliax make_axes")
 def make_axes(call: Call) -> Value:
     """Axes of keywords."""
     if call.open or call.args:
@@ -144,16 +144,16 @@ def axes_of(value: Value) -> tuple[Axis, ...] | None:
     return None if found is None else tuple(Axis(*one) for one in found)
 
 
-@function("haliax axis_name")
+@register_function("haliax axis_name")
 def axis_name(call: Call) -> Value:
     """The name of an axis, or the names of several."""
-    given, found = call.get(0, "ax"), selected_axes(call.get(0, "ax"))
+    given, found = call.argument_at(0, "ax"), selected_axes(call.argument_at(0, "ax"))
     if found is None:
         return Unknown("a name")
     return found[0][0] if isinstance(given, Axis | str) else tuple(name for name, _ in found)
 
 
-@function("haliax concat_axes concat_axis_specs")
+@register_function("haliax concat_axes concat_axis_specs")
 def concat_axes(call: Call) -> Value:
     """Axes one after the other."""
     parts = [axes_of(one) for one in call.args]
@@ -170,7 +170,7 @@ def make_named(call: Call, array: Value, axes: Sequence[Axis] | None) -> NamedAr
     if axes is not None and isinstance(array, Layout):
         shape = tuple(one.size for one in axes)
         if array.shape is None:
-            array = array.shaped(shape)
+            array = array.with_shape(shape)
         elif len(array.shape) == len(shape):
             sizes = tuple(own if own is not None else given for own, given in zip(array.shape, shape, strict=True))
             array = replace(array, shape=sizes) if sizes != array.shape else array
@@ -181,12 +181,12 @@ def make_named(call: Call, array: Value, axes: Sequence[Axis] | None) -> NamedAr
 
 def call_jax(call: Call, name: str, *args: Value, **keywords: Value) -> Layout:
     """Return the result of a function of jax."""
-    return as_array(call.interpreter.call(Library(name), args, keywords, call.place))
+    return layout_as_array(call.interpreter.call_value(Library(name), args, keywords, call.place))
 
 
 def call_haliax(call: Call, name: str, *args: Value, **keywords: Value) -> Value:
     """Return the result of a function of haliax, called by another one of it."""
-    return call.interpreter.call(Library(f"haliax.{name}"), args, keywords, call.place)
+    return call.interpreter.call_value(Library(f"haliax.{name}"), args, keywords, call.place)
 
 
 def is_named(value: Value) -> bool:
@@ -198,11 +198,11 @@ def named_leaves(tree: Value) -> list[NamedArray]:
     """The arrays with axes in a tree."""
     found: list[NamedArray] = []
 
-    def note(leaf: Value) -> Value:
+    def note_leaf(leaf: Value) -> Value:
         found.extend([leaf] if isinstance(leaf, NamedArray) else [])
         return leaf
 
-    map_named(note, tree)
+    map_named(note_leaf, tree)
     return found
 
 
@@ -211,42 +211,46 @@ def map_named(change: Callable[[Value], Value], tree: Value) -> Value:
     return map_tree(change, tree, stop=is_named)
 
 
-@function("haliax.util is_named_array", "haliax is_named_array")
+@register_function("haliax.util is_named_array", "haliax is_named_array")
 def is_named_array(call: Call) -> Value:
     """Return whether an argument is an array with axes."""
-    given = call.get(0, "leaf")
+    given = call.argument_at(0, "leaf")
     return is_named(given) if isinstance(given, Instance | Layout | str | int | float) else Unknown("a test")
 
 
-@function(f"{NAMED_ARRAY} scalar item")
+@register_function(f"{NAMED_ARRAY} scalar item")
 def scalar_array(call: Call) -> Value:
     """The array of a NamedArray without axes."""
     named = call.args[0]
     if not isinstance(named, NamedArray):
         return Unknown("a scalar")
-    return named.array if call.function_name == "scalar" else Unknown("a number")
+    return named.plain_array if call.function_name == "scalar" else Unknown("a number")
 
 
-@function(f"{NAMED_ARRAY} has_axis")
+@register_function(f"{NAMED_ARRAY} has_axis")
 def has_axis(call: Call) -> Value:
     """Return whether the array has an axis. For several axes haliax always returns True."""
-    named, chosen = call.args[0], call.get(1, "axis")
+    named, chosen = call.args[0], call.argument_at(1, "axis")
     if not isinstance(named, NamedArray) or named.axes is None or not isinstance(chosen, Axis | str):
         return Unknown("a test")
-    return chosen in named.names if isinstance(chosen, str) else chosen.name in named.names
+    return chosen in named.axis_names if isinstance(chosen, str) else chosen.name in named.axis_names
 
 
-@function(f"{NAMED_ARRAY} resolve_axis axis_size axis_indices")
+@register_function(f"{NAMED_ARRAY} resolve_axis axis_size axis_indices")
 def resolve_axes(call: Call) -> Value:
     """The axes, sizes or places of a selection."""
-    named, given, last = call.args[0], call.get(1, "axes" if "axes" in call.keywords else "axis"), call.function_name
+    named, given, last = (
+        call.args[0],
+        call.argument_at(1, "axes" if "axes" in call.keywords else "axis"),
+        call.function_name,
+    )
     chosen = selected_axes(given)
     if not isinstance(named, NamedArray) or named.axes is None or chosen is None or isinstance(given, DictValue):
         return Unknown("axes")
     if last == "axis_indices":
-        places: list[Value] = [named.names.index(name) if name in named.names else None for name, _ in chosen]
+        places: list[Value] = [named.axis_names.index(name) if name in named.axis_names else None for name, _ in chosen]
     else:
-        known = places_in(call, named, chosen)
+        known = positions_of_axes(call, named, chosen)
         if known is None:
             return Unknown("what raises")
         axes = [named.axes[place] for place in known]
@@ -264,21 +268,23 @@ def sizes_of_axes(axes: Sequence[Axis] | None) -> Value:
 
 def permute_axes(call: Call, array: NamedArray, names: Sequence[str]) -> NamedArray:
     """An array with its axes in another order."""
-    if array.names == list(names):
+    if array.axis_names == list(names):
         return array
-    places = tuple(array.names.index(one) for one in names)
+    places = tuple(array.axis_names.index(one) for one in names)
     axes = [(array.axes or ())[place] for place in places]
-    return make_named(call, call_jax(call, "jax.numpy.transpose", array.array, places), axes)
+    return make_named(call, call_jax(call, "jax.numpy.transpose", array.plain_array, places), axes)
 
 
 def widen_axes(call: Call, array: NamedArray, axes: Sequence[Axis], ordered: bool = True) -> NamedArray:
     """An array with all of some axes: new ones in front, and if `ordered` those given in their order."""
     own = array.axes or ()
-    added = [one for one in axes if one.name not in array.names]
+    added = [one for one in axes if one.name not in array.axis_names]
     every = [*added, *own]
     made = array
     if added:
-        made = make_named(call, call_jax(call, "jax.numpy.broadcast_to", array.array, sizes_of_axes(every)), every)
+        made = make_named(
+            call, call_jax(call, "jax.numpy.broadcast_to", array.plain_array, sizes_of_axes(every)), every
+        )
     names = [one.name for one in axes]
     if ordered and [one.name for one in every if one.name in names] != names:
         return permute_axes(call, made, [*names, *(one.name for one in own if one.name not in names)])
@@ -288,17 +294,17 @@ def widen_axes(call: Call, array: NamedArray, axes: Sequence[Axis], ordered: boo
 # what a call requires
 
 
-def places_in(call: Call, named: NamedArray, chosen: Iterable[tuple[str, Size]]) -> list[int] | None:
+def positions_of_axes(call: Call, named: NamedArray, chosen: Iterable[tuple[str, Size]]) -> list[int] | None:
     """The dimensions of selected axes. None where they are not known, or haliax raises, which is recorded."""
     if named.axes is None:
         return None
     found = []
     for name, size in chosen:
-        if name not in named.names:
+        if name not in named.axis_names:
             record_violation(call, "named.missing", axis=name, array=str(named))
             return None
-        place = named.names.index(name)
-        if surely_differ(named.axes[place].size, size):
+        place = named.axis_names.index(name)
+        if are_surely_different(named.axes[place].size, size):
             record_violation(call, "named.sizes", axis=name, left=str(named), right=str(Axis(name, size)))
             return None
         found.append(place)
@@ -320,7 +326,7 @@ def check_sizes(call: Call, arrays: Sequence[NamedArray]) -> bool:
     for array in arrays:
         for one in array.axes or ():
             first, other = met.setdefault(one.name, (one, array))
-            if surely_differ(first.size, one.size):
+            if are_surely_different(first.size, one.size):
                 record_violation(call, "named.sizes", axis=one.name, left=str(other), right=str(array))
                 return False
     return True
@@ -328,4 +334,4 @@ def check_sizes(call: Call, arrays: Sequence[NamedArray]) -> bool:
 
 def record_violation(call: Call, kind: str, **said: str) -> None:
     """Record a broken contract of the called function."""
-    call.interpreter.violate(kind, call.place, operation=call.function_name, **said)
+    call.interpreter.record_violation(kind, call.place, operation=call.function_name, **said)

@@ -30,8 +30,8 @@ from shardlint.libraries.contexts import Entered
 from shardlint.libraries.haliax_axes import Axis, NamedArray, axes_of, map_named, selected_axes
 from shardlint.libraries.jax_sharding import check_fits, constrain_array, place_array, place_of
 from shardlint.libraries.jax_transforms import transform_decorator
-from shardlint.libraries.meeting import as_computed
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import mark_computed
+from shardlint.libraries.registry import register_function
 from shardlint.model.values import Place
 
 MAPPING = "axis mapping of haliax"
@@ -63,10 +63,10 @@ def _mesh_in_context(call: Call, given: Value = None) -> Mesh | Unknown | None:
     return run.legacy if run.legacy is not None else Unknown("the mesh in context")
 
 
-@function("haliax axis_mapping")
+@register_function("haliax axis_mapping")
 def axis_mapping(call: Call) -> Value:
     """A mapping in context. With `merge` the outer one wins, but for keywords."""
-    given, outer = call.get(0, "mapping"), _mapping_in_context(call)
+    given, outer = call.argument_at(0, "mapping"), _mapping_in_context(call)
     _check_kind(call, given, 0, "mapping")
     merge = call.keywords.get("merge", False)
     more = {name: one for name, one in call.keywords.items() if name not in ("mapping", "merge")}
@@ -88,10 +88,12 @@ def _check_outer(call: Call, given: DictValue, outer: DictValue) -> None:
         theirs = outer.entries.get(name, one)
         if _mesh_axes(theirs) is not None and _mesh_axes(one) not in (None, _mesh_axes(theirs)):
             line = str(outer.written.line) if outer.written is not None else ""
-            call.interpreter.violate("mapping.outer", _place_of_key(call, given, name), axis=str(name), line=line)
+            call.interpreter.record_violation(
+                "mapping.outer", _place_of_key(call, given, name), axis=str(name), line=line
+            )
 
 
-@function("haliax.partitioning current_thread_local_mapping")
+@register_function("haliax.partitioning current_thread_local_mapping")
 def current_mapping(call: Call) -> Value:
     """The mapping in context."""
     return _mapping_in_context(call)
@@ -102,7 +104,7 @@ def current_mapping(call: Call) -> Value:
 
 def _mesh_axes(value: Value) -> Axes | None:
     """The mesh axes of an entry of a mapping; None where they are not known."""
-    return () if value is None else PartitionSpec((known_items(value) or value,)).axes()[0]
+    return () if value is None else PartitionSpec((known_items(value) or value,)).axes_of_entries()[0]
 
 
 def _place_of_key(call: Call, mapping: Value, name: Value) -> Place:
@@ -116,7 +118,9 @@ def _place_of_key(call: Call, mapping: Value, name: Value) -> Place:
 
 def _violate_at_key(call: Call, kind: str, mapping: Value, name: Value, **said: str) -> None:
     """Record a contract that an entry of a mapping breaks in a call."""
-    call.interpreter.violate(kind, _place_of_key(call, mapping, name), *call.interpreter.calls, call.place, **said)
+    call.interpreter.record_violation(
+        kind, _place_of_key(call, mapping, name), *call.interpreter.calls, call.place, **said
+    )
 
 
 def _mapping_entry(mapping: Value, name: str) -> Value:
@@ -135,7 +139,7 @@ def _spec_of_names(mapping: Value, names: list[str]) -> PartitionSpec:
 def _check_kind(call: Call, mapping: Value, position: int, name: str) -> bool:
     """Record a mesh in the place of a mapping; whether it may be one."""
     if isinstance(mapping, Mesh):
-        call.interpreter.violate("mapping.mesh", place_of(call, position, name), operation=call.function_name)
+        call.interpreter.record_violation("mapping.mesh", place_of(call, position, name), operation=call.function_name)
     return not isinstance(mapping, Mesh)
 
 
@@ -156,39 +160,39 @@ def _mapping_fits(
     """Record what keeps the axes of an array from being placed by a mapping; whether nothing does."""
     if not isinstance(mesh, Mesh):
         return True
-    axes = [one or () for one in spec.axes()]
+    axes = [one or () for one in spec.axes_of_entries()]
     flat = [axis for one in axes for axis in one]
     if any(axis not in mesh.names for axis in flat):
-        call.interpreter.violate("mapping.missing", call.place, array=str(named), axis=next(
+        call.interpreter.record_violation("mapping.missing", call.place, array=str(named), axis=next(
             axis for axis in flat if axis not in mesh.names), mesh=str(mesh), line=str(mesh.line))  # fmt: skip
         return False
     again = next((axis for axis in flat if flat.count(axis) > 1), None)
     if again is not None:
-        names = [name for name, one in zip(named.names, axes, strict=True) if again in one]
+        names = [name for name, one in zip(named.axis_names, axes, strict=True) if again in one]
         said = {"axis": again, "first": names[0], "second": names[-1], "array": str(named)}
         _violate_at_key(call, "mapping.twice", mapping, names[-1], **said)
         return False
-    return check_fits(call, named.array, spec, mesh, call.place, "", raises)
+    return check_fits(call, named.plain_array, spec, mesh, call.place, "", raises)
 
 
 # what places arrays by it
 
 
-@function("haliax shard auto_sharded")
+@register_function("haliax shard auto_sharded")
 def shard_arrays(call: Call) -> Value:
     """The NamedArrays of a tree, placed by a mapping; nothing without one, or without a mesh."""
     automatic = call.function_name == "auto_sharded"
-    given = None if automatic else call.get(1, "mapping", None)
+    given = None if automatic else call.argument_at(1, "mapping", None)
     if not _check_kind(call, given, 1, "mapping"):
         return Unknown("what raises")
     mapping = _mapping_in_context(call) if given is None else given
-    mesh = _mesh_in_context(call, call.get(1 if automatic else 2, "mesh", None))
-    tree = call.get(0, "x")
+    mesh = _mesh_in_context(call, call.argument_at(1 if automatic else 2, "mesh", None))
+    tree = call.argument_at(0, "x")
     if mapping is None or mesh is None:
         if not call.open:
             kind = "mapping.none" if mapping is None else "mapping.no-mesh"
             said = {"operation": call.function_name, "traced": "yes" if call.interpreter.traced else ""}
-            call.interpreter.violate(kind, call.function_place, **said)
+            call.interpreter.record_violation(kind, call.function_place, **said)
         return tree
     _check_mapping(call, mapping, mesh)
     return _shard_tree(call, tree, mapping, mesh)
@@ -208,64 +212,64 @@ def _shard_tree(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) -
         return AnyTree(Unknown())
     traced = bool(call.interpreter.traced)
 
-    def place(leaf: Value) -> Value:
+    def shard_leaf(leaf: Value) -> Value:
         if not isinstance(leaf, NamedArray):
             return leaf
         if not isinstance(leaf.attributes["array"], Layout):
             return leaf
         if leaf.axes is None or isinstance(mapping, Unknown):  # which may be None
-            return leaf.with_parts({"array": Layout(leaf.array.shape, leaf.array.dtype)})
-        spec = _spec_of_names(mapping, leaf.names)
+            return leaf.with_parts({"array": Layout(leaf.plain_array.shape, leaf.plain_array.dtype)})
+        spec = _spec_of_names(mapping, leaf.axis_names)
         if not _mapping_fits(call, leaf, mapping, mesh, spec, raises=not traced):
             return leaf if traced else Unknown("what raises")
         target = Sharding(mesh, spec)
         if not traced:
-            return leaf.with_parts({"array": place_array(call, leaf.array, target, call.place)})
-        again = replace(call, name="jax.lax.with_sharding_constraint", args=(leaf.array, target), keywords={})
+            return leaf.with_parts({"array": place_array(call, leaf.plain_array, target, call.place)})
+        again = replace(call, name="jax.lax.with_sharding_constraint", args=(leaf.plain_array, target), keywords={})
         # What leaves the jit need not lie so: under `with mesh:` haliax constrains nothing on new releases of jax.
-        return leaf.with_parts({"array": as_computed(constrain_array(again))})
+        return leaf.with_parts({"array": mark_computed(constrain_array(again))})
 
-    return map_named(place, tree)
+    return map_named(shard_leaf, tree)
 
 
 def _shardings_of_tree(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) -> Value:
     """The shardings that `infer_resource_partitions` gives for a tree: of arrays without axes whole ones."""
 
-    def one(leaf: Value) -> Value:
+    def sharding_of_leaf(leaf: Value) -> Value:
         if isinstance(mapping, Unknown):
             return Unknown("a sharding, or none")
         if isinstance(leaf, NamedArray):
             if leaf.axes is None:
                 return leaf.with_parts({"array": Unknown("a sharding")})
-            spec = _spec_of_names(mapping, leaf.names)
+            spec = _spec_of_names(mapping, leaf.axis_names)
             fits = _mapping_fits(call, leaf, mapping, mesh, spec, raises=True)
             return leaf.with_parts({"array": Sharding(mesh, spec) if fits else Unknown("what raises")})
         if isinstance(leaf, Layout | int | float):
             return Sharding(mesh, PartitionSpec(()))
         return Unknown("a sharding")
 
-    return map_named(one, tree) if not isinstance(tree, Unknown) else tree
+    return map_named(sharding_of_leaf, tree) if not isinstance(tree, Unknown) else tree
 
 
-@function("haliax.partitioning infer_resource_partitions pspec_for")
+@register_function("haliax.partitioning infer_resource_partitions pspec_for")
 def mapped_partitions(call: Call) -> Value:
     """Shardings, or specs, by a mapping; of arrays that have a sharding, that one, where it is not told otherwise."""
-    tree, given = call.get(0, "tree"), call.get(1, "resource_mapping", None)
+    tree, given = call.argument_at(0, "tree"), call.argument_at(1, "resource_mapping", None)
     mapping = _mapping_in_context(call) if given is None else given
-    if call.get(2, "preserve_existing_shardings", True) is not False or mapping is None:
+    if call.argument_at(2, "preserve_existing_shardings", True) is not False or mapping is None:
         return Unknown("shardings")
     found = _shardings_of_tree(
-        call, tree, mapping, _mesh_in_context(call, call.get(3, "mesh", None)) or Unknown("a mesh")
+        call, tree, mapping, _mesh_in_context(call, call.argument_at(3, "mesh", None)) or Unknown("a mesh")
     )
     if call.function_name == "pspec_for":
         return map_tree(lambda leaf: leaf.spec if isinstance(leaf, Sharding) else leaf, found)
     return found
 
 
-@function("haliax.partitioning pspec_for_axis sharding_for_axis")
+@register_function("haliax.partitioning pspec_for_axis sharding_for_axis")
 def spec_for_axis(call: Call) -> Value:
     """The spec of some axes, or a sharding of it."""
-    chosen, given = selected_axes(call.get(0, "axis")), call.get(1, "mapping", None)
+    chosen, given = selected_axes(call.argument_at(0, "axis")), call.argument_at(1, "mapping", None)
     mapping = _mapping_in_context(call) if given is None else given
     if chosen is None or call.open:
         return Unknown("a spec")
@@ -273,16 +277,16 @@ def spec_for_axis(call: Call) -> Value:
     return (
         spec
         if call.function_name == "pspec_for_axis"
-        else Sharding(_mesh_in_context(call, call.get(2, "mesh", None)), spec)
+        else Sharding(_mesh_in_context(call, call.argument_at(2, "mesh", None)), spec)
     )
 
 
-@function("haliax.partitioning physical_axis_name physical_axis_size round_axis_for_partitioning")
+@register_function("haliax.partitioning physical_axis_name physical_axis_size round_axis_for_partitioning")
 def physical_axes(call: Call) -> Value:
     """The mesh axes of an axis, their size, or the axis with a size that they divide."""
     chosen, given, mesh = (
-        selected_axes(call.get(0, "axis")),
-        call.get(1, "mapping", None),
+        selected_axes(call.argument_at(0, "axis")),
+        call.argument_at(1, "mapping", None),
         _mesh_in_context(call),
     )
     mapping = _mapping_in_context(call) if given is None else given
@@ -290,17 +294,17 @@ def physical_axes(call: Call) -> Value:
     axes = _mesh_axes(found)
     if call.function_name == "physical_axis_name" or chosen is None or axes is None:
         return found
-    size: Size = mesh.size(axes) if isinstance(mesh, Mesh) else None
+    size: Size = mesh.size_of_axes(axes) if isinstance(mesh, Mesh) else None
     if call.function_name == "physical_axis_size":
         return None if found is None else Unknown("a size") if size is None else size
-    (axis, *_) = axes_of(call.get(0, "axis")) or (None,)
+    (axis, *_) = axes_of(call.argument_at(0, "axis")) or (None,)
     if axis is None or found is None or not isinstance(size, int) or not isinstance(axis.size, int):
         return axis if found is None else Unknown("an axis")
     return Axis(axis.name, -(-axis.size // size) * size)
 
 
-function("haliax set_mesh", "haliax.partitioning set_mesh mesh_context")(
-    lambda call: call.interpreter.call(Library("jax.set_mesh"), call.args, call.keywords, call.place)
+register_function("haliax set_mesh", "haliax.partitioning set_mesh mesh_context")(
+    lambda call: call.interpreter.call_value(Library("jax.set_mesh"), call.args, call.keywords, call.place)
 )
 
 
@@ -309,11 +313,16 @@ function("haliax set_mesh", "haliax.partitioning set_mesh mesh_context")(
 
 def _named_jit(call: Call, given: Value) -> Value:
     for position, name in enumerate(_RESOURCES, 1):
-        _check_kind(call, call.get(position if position == 1 else -1, name, None), 1 if position == 1 else -1, name)
-    resources = call.get(1, "axis_resources", None)
+        _check_kind(
+            call,
+            call.argument_at(position if position == 1 else -1, name, None),
+            1 if position == 1 else -1,
+            name,
+        )
+    resources = call.argument_at(1, "axis_resources", None)
     ins, outs = (call.keywords.get(name) for name in _RESOURCES[1:])
 
-    def run(again: Call) -> Value:
+    def run_compiled(again: Call) -> Value:
         interpreter = again.interpreter
         around = _mapping_in_context(again)
         mapping = around if resources is None else resources
@@ -335,22 +344,22 @@ def _named_jit(call: Call, given: Value) -> Value:
         before = interpreter.contexts
         interpreter.contexts = {**before, MAPPING: mapping} if mapping is not None else before
         try:
-            compiled = interpreter.call(Library("equinox.filter_jit"), (given,), keywords, call.place)
-            found = interpreter.call(compiled, again.args, again.keywords, again.place, again.open)
+            compiled = interpreter.call_value(Library("equinox.filter_jit"), (given,), keywords, call.place)
+            found = interpreter.call_value(compiled, again.args, again.keywords, again.place, again.open)
         finally:
             interpreter.contexts = before
         if mesh is None and is_placed:  # haliax traces the function first
-            interpreter.violate("mapping.meshless", again.function_place, operation="named_jit")
+            interpreter.record_violation("mapping.meshless", again.function_place, operation="named_jit")
             return Unknown("what raises")
         return found
 
-    return Transformed("haliax.named_jit", run, given, call.place)
+    return Transformed("haliax.named_jit", run_compiled, given, call.place)
 
 
-function("haliax named_jit named_pjit")(transform_decorator(_named_jit))
+register_function("haliax named_jit named_pjit")(transform_decorator(_named_jit))
 
 
-@function("haliax fsdp")
+@register_function("haliax fsdp")
 def named_jit_fsdp(call: Call) -> Value:
     """`named_jit` with one mapping for arguments and results, and another one for what is computed."""
     first = call.args[0] if call.args else None

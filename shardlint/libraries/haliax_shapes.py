@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardlint.layouts.layout import Layout, Size, multiply_size, surely_differ
+from shardlint.layouts.layout import Layout, Size, are_surely_different, multiply_size
 from shardlint.layouts.values import Call, DictValue, Unknown, Value, known_items
 from shardlint.libraries.haliax import order_axes
 from shardlint.libraries.haliax_axes import (
@@ -21,7 +21,7 @@ from shardlint.libraries.haliax_axes import (
     check_unique,
     make_named,
     permute_axes,
-    places_in,
+    positions_of_axes,
     record_violation,
     selected_axes,
     sizes_of_axes,
@@ -29,14 +29,14 @@ from shardlint.libraries.haliax_axes import (
 )
 from shardlint.libraries.haliax_mappings import auto_sharded
 from shardlint.libraries.jax_numpy import size_of
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 Place = int | None
 
 
 def _named_array_argument(call: Call, name: str = "array") -> NamedArray | None:
     """The array that a call is given, if its axes are known."""
-    given = call.get(0, "a" if "a" in call.keywords else name)
+    given = call.argument_at(0, "a" if "a" in call.keywords else name)
     return given if isinstance(given, NamedArray) and given.axes is not None and not call.open else None
 
 
@@ -53,7 +53,7 @@ def _names_of_methods(*names: str) -> tuple[str, ...]:
 def _place_of_axis(call: Call, array: NamedArray, given: Value) -> Place:
     """The dimension of one axis; None where it is not known, or haliax raises."""
     chosen = selected_axes(given)
-    places = places_in(call, array, chosen) if chosen is not None and len(chosen) == 1 else None
+    places = positions_of_axes(call, array, chosen) if chosen is not None and len(chosen) == 1 else None
     return places[0] if places else None
 
 
@@ -70,12 +70,12 @@ def _finish_named_array(call: Call, array: Layout, axes: list[Axis]) -> Value:
 # order and names
 
 
-@function(*_names_of_methods("rearrange"))
+@register_function(*_names_of_methods("rearrange"))
 def rearrange_axes(call: Call) -> Value:
     """The axes in another order, also as text without parentheses."""
     array, given = (
         _named_array_argument(call),
-        call.get(1, "axes" if "axes" in call.keywords else "expression"),
+        call.argument_at(1, "axes" if "axes" in call.keywords else "expression"),
     )
     if array is None:
         return _unknown_array(call)
@@ -91,16 +91,16 @@ def _rearranged_by_text(call: Call, array: NamedArray, text: str) -> Value:
     left, _, right = text.partition("->")
     letters, out = left.split(), right.split()
     plain = not any(one in text for one in "(){}:") and "..." not in text and not call.keywords.keys() - {"expression"}
-    if not plain or len(letters) != len(array.names) or sorted(letters) != sorted(out):
+    if not plain or len(letters) != len(array.axis_names) or sorted(letters) != sorted(out):
         return _unknown_array(call)
-    names = dict(zip(letters, array.names, strict=True))
+    names = dict(zip(letters, array.axis_names, strict=True))
     return auto_sharded(call, permute_axes(call, array, [names[one] for one in out]))
 
 
-@function(*_names_of_methods("rename"))
+@register_function(*_names_of_methods("rename"))
 def rename_axes(call: Call) -> Value:
     """Other names for some axes."""
-    array, given = _named_array_argument(call), call.get(1, "renames")
+    array, given = _named_array_argument(call), call.argument_at(1, "renames")
     if array is None or not isinstance(given, DictValue) or given.open:
         return _unknown_array(call)
     axes = []
@@ -110,44 +110,44 @@ def rename_axes(call: Call) -> Value:
         if new is not None and (chosen is None or len(chosen) != 1):
             return _unknown_array(call)
         name, size = chosen[0] if chosen else (one.name, None)
-        if surely_differ(one.size, size):
+        if are_surely_different(one.size, size):
             record_violation(call, "named.sizes", axis=one.name, left=str(array), right=str(Axis(name, size)))
             return Unknown("what raises")
         axes.append(Axis(name, one.size))
-    return _finish_named_array(call, array.array, axes)
+    return _finish_named_array(call, array.plain_array, axes)
 
 
-@function(*_names_of_methods("broadcast_to", "broadcast_axis"))
+@register_function(*_names_of_methods("broadcast_to", "broadcast_axis"))
 def broadcast_axes(call: Call) -> Value:
     """An array with further axes, in front; those given in their order."""
     array = _named_array_argument(call)
-    chosen = selected_axes(call.get(1, "axis" if "axis" in call.keywords else "axes"))
+    chosen = selected_axes(call.argument_at(1, "axis" if "axis" in call.keywords else "axes"))
     if array is None or chosen is None:
         return _unknown_array(call)
-    extra = [name for name in array.names if name not in dict(chosen)]
-    if call.function_name == "broadcast_to" and call.get(3, "enforce_no_extra_axes", True) is True and extra:
+    extra = [name for name in array.axis_names if name not in dict(chosen)]
+    if call.function_name == "broadcast_to" and call.argument_at(3, "enforce_no_extra_axes", True) is True and extra:
         record_violation(
             call, "named.subset", left=str(array), right=f"[{', '.join(str(Axis(*one)) for one in chosen)}]"
         )
         return Unknown("what raises")
-    if places_in(call, array, [one for one in chosen if one[0] in array.names]) is None:
+    if positions_of_axes(call, array, [one for one in chosen if one[0] in array.axis_names]) is None:
         return Unknown("what raises")
     own = {one.name: one for one in array.axes or ()}
     axes = [own.get(name, Axis(name, size)) for name, size in chosen]
-    return widen_axes(call, array, axes, call.get(2, "ensure_order", True) is True)
+    return widen_axes(call, array, axes, call.argument_at(2, "ensure_order", True) is True)
 
 
 # parts of an array
 
 
-@function(f"{NAMED_ARRAY} __getitem__", "haliax index")
+@register_function(f"{NAMED_ARRAY} __getitem__", "haliax index")
 def index_array(call: Call) -> Value:
     """A part of an array: pairs of an axis and an index, or a dict of these."""
-    array, given = _named_array_argument(call), call.get(1, "slices")
+    array, given = _named_array_argument(call), call.argument_at(1, "slices")
     pairs = _index_pairs(given)
     if array is None or pairs is None:
         return _unknown_array(call)
-    keys: list[Value] = [slice(None)] * len(array.names)
+    keys: list[Value] = [slice(None)] * len(array.axis_names)
     arrays: list[tuple[int, NamedArray]] = []
     for chosen, key in pairs:
         place = _place_of_axis(call, array, chosen)
@@ -160,9 +160,9 @@ def index_array(call: Call) -> Value:
             return _unknown_array(call)
     if arrays:
         place, key = arrays[0]
-        plain = len(pairs) == 1 and key.axes is not None and not set(key.names) & set(array.names)
+        plain = len(pairs) == 1 and key.axes is not None and not set(key.axis_names) & set(array.axis_names)
         return _take_entries(call, array, place, key) if plain else _unknown_array(call)
-    made = call_jax(call, "shardlint.index", array.array, tuple(keys))
+    made = call_jax(call, "shardlint.index", array.plain_array, tuple(keys))
     kept = [one for one, key in zip(array.axes or (), keys, strict=True) if isinstance(key, slice)]
     sizes = made.shape if made.shape is not None else (None,) * len(kept)
     return make_named(call, made, [Axis(one.name, size) for one, size in zip(kept, sizes, strict=False)])
@@ -181,84 +181,84 @@ def _index_pairs(given: Value) -> list[tuple[Value, Value]] | None:
 def _take_entries(call: Call, array: NamedArray, place: int, key: NamedArray) -> Value:
     """The entries along an axis that an array of numbers chooses, whose axes stand in its place."""
     axes = _axes_with_replacement(call, array, place, *(key.axes or ()))
-    own, chosen = array.array, key.array
+    own, chosen = array.plain_array, key.plain_array
     if place == 0:
         return make_named(call, call_jax(call, "shardlint.index", own, chosen), axes)
     known = Layout()
-    if not own.explicit and not chosen.explicit:
-        known = call_jax(call, "jax.numpy.add", own.shaped(()), chosen.shaped(()))
+    if not own.is_explicit and not chosen.is_explicit:
+        known = call_jax(call, "jax.numpy.add", own.with_shape(()), chosen.with_shape(()))
     shape = tuple(one.size for one in axes)
-    return make_named(call, replace(known, dtype=own.dtype, mesh=None).shaped(shape), axes)
+    return make_named(call, replace(known, dtype=own.dtype, mesh=None).with_shape(shape), axes)
 
 
-@function(*_names_of_methods("take"))
+@register_function(*_names_of_methods("take"))
 def take_entries(call: Call) -> Value:
     """Entries along an axis."""
-    array, key = _named_array_argument(call), call.get(2, "index")
-    place = _place_of_axis(call, array, call.get(1, "axis")) if array is not None else None
+    array, key = _named_array_argument(call), call.argument_at(2, "index")
+    place = _place_of_axis(call, array, call.argument_at(1, "axis")) if array is not None else None
     if array is None or place is None:
         return _unknown_array(call)
     if isinstance(key, int):
         keys = (*((slice(None),) * place), key)
-        made = call_jax(call, "shardlint.index", array.array, keys)
+        made = call_jax(call, "shardlint.index", array.plain_array, keys)
         return make_named(call, made, _axes_with_replacement(call, array, place))
-    if not isinstance(key, NamedArray) or key.axes is None or set(key.names) & set(array.names):
+    if not isinstance(key, NamedArray) or key.axes is None or set(key.axis_names) & set(array.axis_names):
         return _unknown_array(call)
     return _take_entries(call, array, place, key)
 
 
-@function(*_names_of_methods("slice"))
+@register_function(*_names_of_methods("slice"))
 def slice_axis(call: Call) -> Value:
     """A stretch of an axis, under its name or another one."""
-    array, given = _named_array_argument(call), call.get(1, "axis")
+    array, given = _named_array_argument(call), call.argument_at(1, "axis")
     place = (
         _place_of_axis(call, array, given) if array is not None and isinstance(given, Axis | str) else None
     )
     if array is None or place is None:
         return _unknown_array(call)
-    new, size = call.get(2, "new_axis", None), call.get(4, "length", None)
+    new, size = call.argument_at(2, "new_axis", None), call.argument_at(4, "length", None)
     own = (array.axes or ())[place]
     length: Size = new.size if isinstance(new, Axis) and size is None else size_of(size)
     name = new.name if isinstance(new, Axis) else new if isinstance(new, str) else own.name
-    args = array.array, call.get(3, "start", 0), Unknown("a size") if length is None else length
+    args = array.plain_array, call.argument_at(3, "start", 0), Unknown("a size") if length is None else length
     made = call_jax(call, "jax.lax.dynamic_slice_in_dim", *args, axis=place)
     return _finish_named_array(call, made, _axes_with_replacement(call, array, place, Axis(name, length)))
 
 
-@function(*_names_of_methods("unbind"))
+@register_function(*_names_of_methods("unbind"))
 def unbind_axis(call: Call) -> Value:
     """The entries along an axis, in a list."""
     array = _named_array_argument(call)
-    place = _place_of_axis(call, array, call.get(1, "axis")) if array is not None else None
+    place = _place_of_axis(call, array, call.argument_at(1, "axis")) if array is not None else None
     if array is None or place is None:
         return Unknown("arrays")
     size, axes = (array.axes or ())[place].size, _axes_with_replacement(call, array, place)
-    made = make_named(call, call_jax(call, "shardlint.index", array.array, (*((slice(None),) * place), 0)), axes)
+    made = make_named(call, call_jax(call, "shardlint.index", array.plain_array, (*((slice(None),) * place), 0)), axes)
     found = auto_sharded(call, made)
     return (found,) * size if isinstance(size, int) and size <= 64 else Unknown("arrays")
 
 
-@function(*_names_of_methods("split"))
+@register_function(*_names_of_methods("split"))
 def split_axis(call: Call) -> Value:
     """The parts of an axis, each with an axis of its own."""
-    array, new = _named_array_argument(call), axes_of(call.get(2, "new_axes"))
-    place = _place_of_axis(call, array, call.get(1, "axis")) if array is not None else None
+    array, new = _named_array_argument(call), axes_of(call.argument_at(2, "new_axes"))
+    place = _place_of_axis(call, array, call.argument_at(1, "axis")) if array is not None else None
     if array is None or place is None or new is None:
         return Unknown("arrays")
     found = []
     for one in new:
         part = slice(0, one.size) if isinstance(one.size, int) else Unknown()
-        made = call_jax(call, "shardlint.index", array.array, (*((slice(None),) * place), part))
+        made = call_jax(call, "shardlint.index", array.plain_array, (*((slice(None),) * place), part))
         found.append(make_named(call, made, _axes_with_replacement(call, array, place, one)))
     return tuple(found)
 
 
-@function(*_names_of_methods("updated_slice"))
+@register_function(*_names_of_methods("updated_slice"))
 def update_entries(call: Call) -> Value:
     """The array with other entries."""
     array = _named_array_argument(call)
     return (
-        array.with_parts({"array": replace(array.array, spec=array.array.typed_spec)})
+        array.with_parts({"array": replace(array.plain_array, spec=array.plain_array.typed_spec)})
         if array
         else _unknown_array(call)
     )
@@ -267,8 +267,8 @@ def update_entries(call: Call) -> Value:
 # flattened and joined axes
 
 
-@function(*_names_of_methods("flatten_axes", "ravel", "flatten"))
-def flatten(call: Call) -> Value:
+@register_function(*_names_of_methods("flatten_axes", "ravel", "flatten"))
+def flatten_axes(call: Call) -> Value:
     """Several axes as one, in the place of the first of them."""
     array = _named_array_argument(call)
     if array is None:
@@ -277,26 +277,26 @@ def flatten(call: Call) -> Value:
     chosen = (
         tuple((one.name, one.size) for one in array.axes or ())
         if every
-        else selected_axes(call.get(1, "old_axes"))
+        else selected_axes(call.argument_at(1, "old_axes"))
     )
-    new = selected_axes(call.get(1, "new_axis_name") if every else call.get(2, "new_axis"))
-    places = places_in(call, array, chosen) if chosen is not None else None
+    new = selected_axes(call.argument_at(1, "new_axis_name") if every else call.argument_at(2, "new_axis"))
+    places = positions_of_axes(call, array, chosen) if chosen is not None else None
     if not places or new is None or len(new) != 1:
         return _unknown_array(call)
     size: Size = 1
     for place in places:
         size = multiply_size(size, (array.axes or ())[place].size)
     name, given = new[0]
-    if surely_differ(size, given):
+    if are_surely_different(size, given):
         record_violation(call, "named.sizes", axis=name, left=str(array), right=str(Axis(name, given)))
         return Unknown("what raises")
     first = min(places)
     before = [one for one in range(first) if one not in places]
-    after = [one for one in range(first, len(array.names)) if one not in places]
-    made = permute_axes(call, array, [array.names[one] for one in (*before, *places, *after)])
+    after = [one for one in range(first, len(array.axis_names)) if one not in places]
+    made = permute_axes(call, array, [array.axis_names[one] for one in (*before, *places, *after)])
     kept = array.axes or ()
     axes = [*(kept[one] for one in before), Axis(name, size), *(kept[one] for one in after)]
-    return _reshape_to_axes(call, made.array, axes)
+    return _reshape_to_axes(call, made.plain_array, axes)
 
 
 def _reshape_to_axes(call: Call, array: Layout, axes: list[Axis]) -> Value:
@@ -305,29 +305,29 @@ def _reshape_to_axes(call: Call, array: Layout, axes: list[Axis]) -> Value:
     return make_named(call, call_jax(call, "jax.numpy.reshape", array, sizes_of_axes(axes)), axes)
 
 
-@function(*_names_of_methods("unflatten_axis"))
-def unflatten(call: Call) -> Value:
+@register_function(*_names_of_methods("unflatten_axis"))
+def unflatten_axis(call: Call) -> Value:
     """One axis as several."""
-    array, new = _named_array_argument(call), axes_of(call.get(2, "new_axes"))
-    place = _place_of_axis(call, array, call.get(1, "axis")) if array is not None else None
+    array, new = _named_array_argument(call), axes_of(call.argument_at(2, "new_axes"))
+    place = _place_of_axis(call, array, call.argument_at(1, "axis")) if array is not None else None
     if array is None or place is None or not new:
         return _unknown_array(call)
     own = (array.axes or ())[place]
     size: Size = 1
     for one in new:
         size = multiply_size(size, one.size)
-    if surely_differ(own.size, size):
+    if are_surely_different(own.size, size):
         record_violation(
             call, "named.sizes", axis=own.name, left=str(array), right=f"[{', '.join(map(str, new))}]"
         )
         return Unknown("what raises")
-    return _reshape_to_axes(call, array.array, _axes_with_replacement(call, array, place, *new))
+    return _reshape_to_axes(call, array.plain_array, _axes_with_replacement(call, array, place, *new))
 
 
-@function("haliax stack concatenate")
+@register_function("haliax stack concatenate")
 def join_arrays(call: Call) -> Value:
     """Arrays along a new first axis, or one after the other along an axis that they have."""
-    chosen, items = selected_axes(call.get(0, "axis")), known_items(call.get(1, "arrays"))
+    chosen, items = selected_axes(call.argument_at(0, "axis")), known_items(call.argument_at(1, "arrays"))
     arrays = [one for one in items or () if isinstance(one, NamedArray) and one.axes is not None]
     if chosen is None or len(chosen) != 1 or not arrays or len(arrays) != len(items or ()):
         return _unknown_array(call)
@@ -336,9 +336,9 @@ def join_arrays(call: Call) -> Value:
     sizes: list[Size] = []
     for one in arrays:
         alike = [(other.name, None if other.name == name else other.size) for other in first.axes or ()]
-        if set(one.names) != set(first.names) or places_in(call, one, alike) is None:
+        if set(one.axis_names) != set(first.axis_names) or positions_of_axes(call, one, alike) is None:
             return Unknown("what raises")
-        parts.append(permute_axes(call, one, first.names).array)
+        parts.append(permute_axes(call, one, first.axis_names).plain_array)
         sizes += [other.size for other in one.axes or () if other.name == name]
     if call.function_name == "stack":
         made = call_jax(call, "jax.numpy.stack", tuple(parts), 0)
@@ -348,7 +348,7 @@ def join_arrays(call: Call) -> Value:
         return Unknown("what raises")
     known = [one for one in sizes if isinstance(one, int)]
     total: Size = sum(known) if len(known) == len(sizes) else None
-    if surely_differ(size, total):
+    if are_surely_different(size, total):
         record_violation(call, "named.sizes", axis=name, left=str(first), right=str(Axis(name, size)))
         return Unknown("what raises")
     made = call_jax(call, "jax.numpy.concatenate", tuple(parts), place)

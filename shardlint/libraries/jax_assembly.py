@@ -13,7 +13,7 @@ from shardlint.libraries.jax_numpy import (
     concatenate_arrays,
     dtype_of,
     make_array,
-    of_module,
+    place_by_module,
     ravel_array,
     size_of,
     sizes_of,
@@ -23,17 +23,17 @@ from shardlint.libraries.jax_slices import compute_resized, dimension_of
 from shardlint.libraries.meeting import (
     NEWEST_CHANGE,
     NO_AXES,
-    as_array,
     broadcast_shapes,
     broadcast_values,
     check_whole,
     computed_array,
     is_recent,
+    layout_as_array,
     meet_operands,
     refuses_outside,
     searches_whole,
 )
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 _BOTH = ("jax.numpy", "numpy")
 
@@ -43,19 +43,19 @@ def _with_size(array: Layout, place: int, size: Size) -> Shape:
     return (*shape[:place], size, *shape[place + 1 :])
 
 
-@function(*(f"{module} astype" for module in _BOTH))
+@register_function(*(f"{module} astype" for module in _BOTH))
 def cast_array(call: Call) -> Value:
     """An array of another type."""
-    array = as_array(call.get(0, "x"))
+    array = layout_as_array(call.argument_at(0, "x"))
     base = replace(meet_operands(call, [array]), summed=array.summed, rows=array.rows)
     found = replace(base, shape=array.shape, spec=array.typed_spec, rows=array.rows, literal=False)
-    return replace(of_module(call, found), dtype=dtype_of(call.get(1, "dtype", None)))
+    return replace(place_by_module(call, found), dtype=dtype_of(call.argument_at(1, "dtype", None)))
 
 
-@function("jax.lax bitcast_convert_type")
+@register_function("jax.lax bitcast_convert_type")
 def bitcast_array(call: Call) -> Value:
     """The same bits as another type: of another width the last dimension goes, or there is one more."""
-    array, dtype = as_array(call.get(0, "operand")), dtype_of(call.get(1, "new_dtype", None))
+    array, dtype = layout_as_array(call.argument_at(0, "operand")), dtype_of(call.argument_at(1, "new_dtype", None))
     one, two = _bits_of_dtype(array.dtype), _bits_of_dtype(dtype)
     same = one is not None and one == two
     shape, spec = array.shape, array.typed_spec
@@ -66,8 +66,8 @@ def bitcast_array(call: Call) -> Value:
     elif two > one:
         shape, spec = shape[:-1], None
     base = meet_operands(call, [array])
-    base = replace(base, mesh=None) if base.explicit and not same else base
-    return replace(base.shaped(shape, spec if same else None), dtype=dtype)
+    base = replace(base, mesh=None) if base.is_explicit and not same else base
+    return replace(base.with_shape(shape, spec if same else None), dtype=dtype)
 
 
 def _bits_of_dtype(dtype: str | None) -> int | None:
@@ -75,10 +75,10 @@ def _bits_of_dtype(dtype: str | None) -> int | None:
     return int(digits) if digits.isdigit() else None
 
 
-@function(*(f"{module} append" for module in _BOTH))
+@register_function(*(f"{module} append" for module in _BOTH))
 def append_arrays(call: Call) -> Value:
     """Two arrays one after the other: flat ones without an axis."""
-    parts, axis = (call.get(0, "arr"), call.get(1, "values")), call.get(2, "axis", None)
+    parts, axis = (call.argument_at(0, "arr"), call.argument_at(1, "values")), call.argument_at(2, "axis", None)
     home = call.name.rpartition(".")[0]
     if axis is None:
         flat = replace(call, name=f"{home}.ravel", keywords={})
@@ -87,21 +87,21 @@ def append_arrays(call: Call) -> Value:
     return concatenate_arrays(joined)
 
 
-@function(*(f"{module} dstack column_stack" for module in _BOTH))
+@register_function(*(f"{module} dstack column_stack" for module in _BOTH))
 def stack_columns(call: Call) -> Value:
     """Arrays side by side, flat ones as columns."""
-    given = known_items(call.get(0, "tup"))
+    given = known_items(call.argument_at(0, "tup"))
     if not given:
-        return of_module(call, Layout())
-    arrays = [as_array(one) for one in given]
+        return place_by_module(call, Layout())
+    arrays = [layout_as_array(one) for one in given]
     place = 2 if call.function_name == "dstack" else 1
     shapes = [_as_column(one.shape, place) for one in arrays]
     first = shapes[0]
     if first is None or any(one is None or len(one) != len(first) for one in shapes):
-        return of_module(call, computed_array(call, arrays, None))
+        return place_by_module(call, computed_array(call, arrays, None))
     total = add_sizes([one[place] for one in shapes if one is not None])
     dtype = arrays[0].dtype if len({one.dtype for one in arrays}) == 1 else None
-    return of_module(call, computed_array(call, arrays, (*first[:place], total, *first[place + 1 :]), dtype))
+    return place_by_module(call, computed_array(call, arrays, (*first[:place], total, *first[place + 1 :]), dtype))
 
 
 def _as_column(shape: Shape | None, place: int) -> Shape | None:
@@ -113,50 +113,54 @@ def _as_column(shape: Shape | None, place: int) -> Shape | None:
     return (1, *shape, 1) if len(shape) == 1 else (*shape, 1) if shape else (1, 1, 1)
 
 
-@function(*(f"{module} delete insert" for module in _BOTH))
+@register_function(*(f"{module} delete insert" for module in _BOTH))
 def changed_size(call: Call) -> Value:
     """An array without some entries of a dimension, or with more."""
-    array, chosen, inserts = as_array(call.get(0, "arr")), call.get(1, "obj"), call.function_name == "insert"
-    axis = call.get(3 if inserts else 2, "axis", None)
+    array, chosen, inserts = (
+        layout_as_array(call.argument_at(0, "arr")),
+        call.argument_at(1, "obj"),
+        call.function_name == "insert",
+    )
+    axis = call.argument_at(3 if inserts else 2, "axis", None)
     if axis is None or array.shape is None or not isinstance(axis, int) or not array.shape:
-        return of_module(call, computed_array(call, [array], (None,) if axis is None else None, array.dtype))
+        return place_by_module(call, computed_array(call, [array], (None,) if axis is None else None, array.dtype))
     place = axis % len(array.shape)
     size = array.shape[place]
-    one = isinstance(chosen, int) and (not inserts or as_array(call.get(2, "values")).rank == 0)
+    one = isinstance(chosen, int) and (not inserts or layout_as_array(call.argument_at(2, "values")).rank == 0)
     count = size + (1 if inserts else -1) if one and isinstance(size, int) else None
     shape = _with_size(array, place, count)
     if not inserts and isinstance(chosen, int):
-        return of_module(call, compute_resized(call, array, shape, array.dtype))
+        return place_by_module(call, compute_resized(call, array, shape, array.dtype))
     whole = inserts and refuses_outside(call)
-    return of_module(call, computed_array(call, [array], shape, array.dtype, whole))
+    return place_by_module(call, computed_array(call, [array], shape, array.dtype, whole))
 
 
-@function(*(f"{module} resize" for module in _BOTH))
+@register_function(*(f"{module} resize" for module in _BOTH))
 def resize_array(call: Call) -> Value:
     """An array of another size, of which entries repeat."""
-    array = as_array(call.get(0, "a"))
+    array = layout_as_array(call.argument_at(0, "a"))
     if array.rank == 1:  # it is repeated, or cut
         check_whole(call, array)
     ravel_array(replace(call, args=(array,), keywords={}))
-    return of_module(call, computed_array(call, [array], sizes_of(call.get(1, "new_shape")), array.dtype))
+    return place_by_module(call, computed_array(call, [array], sizes_of(call.argument_at(1, "new_shape")), array.dtype))
 
 
-@function(*(f"{module} select piecewise choose" for module in _BOTH))
+@register_function(*(f"{module} select piecewise choose" for module in _BOTH))
 def select_entries(call: Call) -> Value:
     """Entries of several arrays by conditions."""
     if call.function_name == "piecewise":
-        array = as_array(call.get(0, "x"))
-        return of_module(call, computed_array(call, [array], array.shape, array.dtype))
-    conditions, choices = known_items(call.get(0, "condlist")), known_items(call.get(1, "choicelist"))
+        array = layout_as_array(call.argument_at(0, "x"))
+        return place_by_module(call, computed_array(call, [array], array.shape, array.dtype))
+    conditions, choices = known_items(call.argument_at(0, "condlist")), known_items(call.argument_at(1, "choicelist"))
     if call.function_name == "choose":
-        conditions = (call.get(0, "a"),)
-    arrays = [as_array(one) for one in (*(conditions or ()), *(choices or ()))]
+        conditions = (call.argument_at(0, "a"),)
+    arrays = [layout_as_array(one) for one in (*(conditions or ()), *(choices or ()))]
     if not conditions or not choices:
-        return of_module(call, computed_array(call, arrays or [Layout()], None))
-    return of_module(call, replace(broadcast_values(call, arrays), dtype=None))
+        return place_by_module(call, computed_array(call, arrays or [Layout()], None))
+    return place_by_module(call, replace(broadcast_values(call, arrays), dtype=None))
 
 
-@function(*(f"{module} divmod" for module in _BOTH))
+@register_function(*(f"{module} divmod" for module in _BOTH))
 def divide_entries(call: Call) -> Value:
     """A quotient and a rest, entry by entry."""
     home = call.name.rpartition(".")[0]
@@ -165,66 +169,70 @@ def divide_entries(call: Call) -> Value:
     )
 
 
-@function(*(f"{module} frexp modf" for module in _BOTH))
-def two_parts(call: Call) -> Value:
+@register_function(*(f"{module} frexp modf" for module in _BOTH))
+def split_in_two(call: Call) -> Value:
     """Two numbers for each entry."""
-    array = as_array(call.get(0, "x"))
-    each = of_module(call, compute_resized(call, array, array.shape))
+    array = layout_as_array(call.argument_at(0, "x"))
+    each = place_by_module(call, compute_resized(call, array, array.shape))
     return (each, each)
 
 
-@function(*(f"{module} tri" for module in _BOTH))
+@register_function(*(f"{module} tri" for module in _BOTH))
 def triangle_of_ones(call: Call) -> Value:
     """A triangle of ones."""
-    rows = size_of(call.get(0, "N"))
-    columns_ = call.get(1, "M", None)
-    dtype = dtype_of(call.get(3, "dtype")) if call.has(3, "dtype") else "float32"
+    rows = size_of(call.argument_at(0, "N"))
+    columns_ = call.argument_at(1, "M", None)
+    dtype = dtype_of(call.argument_at(3, "dtype")) if call.has_argument(3, "dtype") else "float32"
     return make_array(call, (rows, rows if columns_ is None else size_of(columns_)), dtype)
 
 
-@function(*(f"{module} hanning hamming blackman bartlett kaiser" for module in _BOTH))
+@register_function(*(f"{module} hanning hamming blackman bartlett kaiser" for module in _BOTH))
 def window_weights(call: Call) -> Value:
     """The weights of a window."""
-    return make_array(call, (size_of(call.get(0, "M")),), None)
+    return make_array(call, (size_of(call.argument_at(0, "M")),), None)
 
 
-@function(*(f"{module} logspace geomspace" for module in _BOTH))
+@register_function(*(f"{module} logspace geomspace" for module in _BOTH))
 def spaced_numbers(call: Call) -> Value:
     """Numbers between two others."""
-    return make_array(call, (size_of(call.get(2, "num", 50)),), None)
+    return make_array(call, (size_of(call.argument_at(2, "num", 50)),), None)
 
 
-@function(*(f"{module} indices" for module in _BOTH))
+@register_function(*(f"{module} indices" for module in _BOTH))
 def index_grid(call: Call) -> Value:
     """The places of all entries of a shape, along a new first dimension."""
-    sizes = sizes_of(call.get(0, "dimensions"))
-    known = sizes is not None and call.get(2, "sparse", False) is False
+    sizes = sizes_of(call.argument_at(0, "dimensions"))
+    known = sizes is not None and call.argument_at(2, "sparse", False) is False
     return make_array(call, (len(sizes), *sizes) if known and sizes is not None else None, None)
 
 
-@function(*(f"{module} diff" for module in _BOTH))
+@register_function(*(f"{module} diff" for module in _BOTH))
 def differences_along(call: Call) -> Value:
     """Differences of neighbors along a dimension: each time one entry fewer."""
-    array, count = as_array(call.get(0, "a")), call.get(1, "n", 1)
+    array, count = layout_as_array(call.argument_at(0, "a")), call.argument_at(1, "n", 1)
     place = dimension_of(call, array, 2, -1)
-    more = any(call.has(position, name) for position, name in ((3, "prepend"), (4, "append")))
+    more = any(call.has_argument(position, name) for position, name in ((3, "prepend"), (4, "append")))
     if array.shape is None or place is None or more or not isinstance(count, int):
-        return of_module(call, computed_array(call, [array], None))
+        return place_by_module(call, computed_array(call, [array], None))
     size = array.shape[place]
     shape = _with_size(array, place, max(size - count, 0) if isinstance(size, int) else None)
-    return of_module(call, compute_resized(call, array, shape, array.dtype if "float" in (array.dtype or "") else None))
+    return place_by_module(
+        call, compute_resized(call, array, shape, array.dtype if "float" in (array.dtype or "") else None)
+    )
 
 
-@function(*(f"{module} convolve correlate" for module in _BOTH), "jax.scipy.signal convolve correlate")
+@register_function(*(f"{module} convolve correlate" for module in _BOTH), "jax.scipy.signal convolve correlate")
 def convolve_arrays(call: Call) -> Value:
     """A sum of products with each shift of another array."""
-    left, right = as_array(call.get(0, "a")), as_array(call.get(1, "v"))
-    mode = call.get(2, "mode", "valid" if call.function_name == "correlate" and "numpy" in call.name else "full")
+    left, right = layout_as_array(call.argument_at(0, "a")), layout_as_array(call.argument_at(1, "v"))
+    mode = call.argument_at(
+        2, "mode", "valid" if call.function_name == "correlate" and "numpy" in call.name else "full"
+    )
     if left.shape is None or right.shape is None or len(left.shape) != len(right.shape):
-        return of_module(call, computed_array(call, [left, right], None))
+        return place_by_module(call, computed_array(call, [left, right], None))
     sizes = [_convolved_size(one, two, mode) for one, two in zip(left.shape, right.shape, strict=True)]
     both = len(sizes) == 1 and all(any(one.typed_spec or ()) for one in (left, right))
-    return of_module(call, computed_array(call, [left, right], tuple(sizes), None, both))
+    return place_by_module(call, computed_array(call, [left, right], tuple(sizes), None, both))
 
 
 def _convolved_size(one: Size, two: Size, mode: Value) -> Size:
@@ -235,10 +243,10 @@ def _convolved_size(one: Size, two: Size, mode: Value) -> Size:
     return known.get(mode) if isinstance(mode, str) else None
 
 
-@function(*(f"{module} cumulative_sum cumulative_prod nancumsum nancumprod" for module in _BOTH))
+@register_function(*(f"{module} cumulative_sum cumulative_prod nancumsum nancumprod" for module in _BOTH))
 def cumulative_sums(call: Call) -> Value:
     """Sums of the entries so far along a dimension."""
-    array, axis = as_array(call.get(0, "x")), call.get(1, "axis", call.keywords.get("axis"))
+    array, axis = layout_as_array(call.argument_at(0, "x")), call.argument_at(1, "axis", call.keywords.get("axis"))
     flat = axis is None and (call.function_name.startswith("nan") or array.rank == 1)
     shape = array.shape if isinstance(axis, int) or array.rank == 1 else None
     if axis is None and not flat:
@@ -250,99 +258,105 @@ def cumulative_sums(call: Call) -> Value:
         check_whole_along(call, array, axis % array.rank)
     dtype = array.dtype if "float" in (array.dtype or "") else None
     known = array if recent is not None else replace(array, spec=None)
-    return of_module(call, compute_resized(call, known, shape, dtype))
+    return place_by_module(call, compute_resized(call, known, shape, dtype))
 
 
-@function(*(f"{module} partition argpartition" for module in _BOTH))
+@register_function(*(f"{module} partition argpartition" for module in _BOTH))
 def partition_array(call: Call) -> Value:
     """An array whose smaller entries come first, or where they are."""
-    array, counts = as_array(call.get(0, "a")), call.function_name.startswith("arg")
-    axis = call.get(2, "axis", -1)
+    array, counts = layout_as_array(call.argument_at(0, "a")), call.function_name.startswith("arg")
+    axis = call.argument_at(2, "axis", -1)
     if array.rank and isinstance(axis, int) and is_recent(call):
         check_whole_along(call, array, axis % array.rank)
     whole = counts and searches_whole(call)
-    return of_module(call, computed_array(call, [array], array.shape, None if counts else array.dtype, whole))
+    return place_by_module(call, computed_array(call, [array], array.shape, None if counts else array.dtype, whole))
 
 
-@function(*(f"{module} lexsort" for module in _BOTH))
+@register_function(*(f"{module} lexsort" for module in _BOTH))
 def lexical_order(call: Call) -> Value:
     """Where the entries are in order."""
-    keys = known_items(call.get(0, "keys"))
-    array = as_array(keys[-1]) if keys else Layout()
+    keys = known_items(call.argument_at(0, "keys"))
+    array = layout_as_array(keys[-1]) if keys else Layout()
     if array.rank and call.interpreter.mesh is None and call.interpreter.mesh_known and is_recent(call, NEWEST_CHANGE):
         check_whole_along(call, array, array.rank - 1)
     # The numbers that are sorted too are whole in a mesh in context.
-    return of_module(
+    return place_by_module(
         call, computed_array(call, [array], array.shape, None, call.interpreter.mesh is not None)
     )
 
 
-@function(*(f"{module} rot90 fliplr flipud" for module in _BOTH))
+@register_function(*(f"{module} rot90 fliplr flipud" for module in _BOTH))
 def turn_array(call: Call) -> Value:
     """An array that is turned or mirrored."""
-    array, home = as_array(call.get(0, "m")), call.name.rpartition(".")[0]
+    array, home = layout_as_array(call.argument_at(0, "m")), call.name.rpartition(".")[0]
     shape = array.shape
     if call.function_name == "rot90":
-        odd = call.get(1, "k", 1)
+        odd = call.argument_at(1, "k", 1)
         known = isinstance(odd, int) and len(call.args) < 3 and "axes" not in call.keywords
         if shape is None or not known or len(shape) < 2:
             shape = None
         elif isinstance(odd, int) and odd % 2:
             return swap_dimensions(replace(call, name=f"{home}.swapaxes", args=(array, 0, 1), keywords={}))
-    return of_module(call, compute_resized(call, array, shape, array.dtype))
+    return place_by_module(call, compute_resized(call, array, shape, array.dtype))
 
 
-@function(*(f"{module} broadcast_arrays" for module in _BOTH))
+@register_function(*(f"{module} broadcast_arrays" for module in _BOTH))
 def broadcast_arrays(call: Call) -> Value:
     """Arrays, each broadcast to the shape of all."""
     if call.open:
         return ListValue([Layout()], True)
-    arrays = [as_array(one) for one in call.args]
+    arrays = [layout_as_array(one) for one in call.args]
     shape = broadcast_shapes([one.shape for one in arrays])
-    made: list[Value] = [of_module(call, computed_array(call, [one], shape, one.dtype)) for one in arrays]
-    if any(one.explicit for one in arrays):  # each takes the sharding of all
+    made: list[Value] = [place_by_module(call, computed_array(call, [one], shape, one.dtype)) for one in arrays]
+    if any(one.is_explicit for one in arrays):  # each takes the sharding of all
         made = [replace(one, mesh=None, spec=None, committed=None) for one in made]
     return tuple(made) if call.name.startswith("numpy.") else ListValue(made, region=call.interpreter.region)
 
 
-@function(*(f"{module} put_along_axis" for module in _BOTH), "jax.numpy put place fill_diagonal")
+@register_function(*(f"{module} put_along_axis" for module in _BOTH), "jax.numpy put place fill_diagonal")
 def put_entries(call: Call) -> Value:
     """An array with some entries replaced: of jax a new one, numpy writes to its own."""
     if call.name.startswith("numpy."):
         return None
-    array = as_array(call.get(0, "arr"))
+    array = layout_as_array(call.argument_at(0, "arr"))
     return computed_array(call, [array], array.shape, array.dtype)
 
 
-@function("numpy copyto put place fill_diagonal save savez savez_compressed savetxt", "numpy.random shuffle",
+@register_function("numpy copyto put place fill_diagonal save savez savez_compressed savetxt", "numpy.random shuffle",
           "numpy.random.Generator shuffle", "jax.numpy save savez")  # fmt: skip
 def write_entries(call: Call) -> Value:
     """Return None, the result of writing to an array of numpy or to a file."""
     return None
 
 
-@function(*(f"{module} frombuffer fromiter fromstring" for module in _BOTH))
+@register_function(*(f"{module} frombuffer fromiter fromstring" for module in _BOTH))
 def read_buffer(call: Call) -> Value:
     """Numbers of a buffer or an iterator, in a row."""
-    dtype = dtype_of(call.get(1, "dtype")) if call.has(1, "dtype") else "float32"
-    count = call.get(2, "count", -1)
+    dtype = dtype_of(call.argument_at(1, "dtype")) if call.has_argument(1, "dtype") else "float32"
+    count = call.argument_at(2, "count", -1)
     return make_array(call, (count if isinstance(count, int) and count >= 0 else None,), dtype)
 
 
-@function(*(f"{module} vectorize" for module in _BOTH))
+@register_function(*(f"{module} vectorize" for module in _BOTH))
 def vectorize_function(call: Call) -> Value:
     """A function of numbers as one of arrays, which are broadcast."""
-    inner, plain = call.get(0, "pyfunc"), not call.has(-1, "signature") and not call.has(-1, "excluded")
+    inner, plain = (
+        call.argument_at(0, "pyfunc"),
+        not call.has_argument(-1, "signature") and not call.has_argument(-1, "excluded"),
+    )
 
-    def run(again: Call) -> Value:
+    def run_vectorized(again: Call) -> Value:
         if not plain or again.keywords or again.open:
             return again.interpreter.call_unknown("", again.args, again.keywords, again.place)
-        arrays = [as_array(one) for one in again.args]
-        scalars = tuple(replace(one.shaped((), () if one.explicit else None), literal=one.literal) for one in arrays)
-        found = again.interpreter.call(inner, scalars, {}, again.place)
+        arrays = [layout_as_array(one) for one in again.args]
+        scalars = tuple(
+            replace(one.with_shape((), () if one.is_explicit else None), literal=one.literal)
+            for one in arrays
+        )
+        found = again.interpreter.call_value(inner, scalars, {}, again.place)
         shape = broadcast_shapes([one.shape for one in arrays])
         each = replace(call, interpreter=again.interpreter, place=again.place)
-        one = of_module(each, computed_array(each, arrays, shape))
+        one = place_by_module(each, computed_array(each, arrays, shape))
         return tuple(one for _ in found) if isinstance(found, tuple) else one
 
-    return Native(call.name, run) if inner is not None else Unknown("a decorator")
+    return Native(call.name, run_vectorized) if inner is not None else Unknown("a decorator")

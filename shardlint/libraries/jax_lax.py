@@ -16,19 +16,19 @@ from shardlint.libraries.jax_numpy import (
 )
 from shardlint.libraries.jax_slices import compute_resized
 from shardlint.libraries.meeting import (
-    as_array,
     common_properties,
     computed_array,
     is_recent,
+    layout_as_array,
     refuses_outside,
     typed_like,
 )
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 
 def _array_arguments(call: Call, *names: str) -> list[Layout]:
     """The arrays among the first arguments."""
-    return [as_array(call.get(place, name)) for place, name in enumerate(names)]
+    return [layout_as_array(call.argument_at(place, name)) for place, name in enumerate(names)]
 
 
 def _integers_or_none(value: Value) -> tuple[int, ...] | None:
@@ -36,12 +36,15 @@ def _integers_or_none(value: Value) -> tuple[int, ...] | None:
     return items if items is not None and all(isinstance(one, int) for one in items) else None
 
 
-@function("jax.lax slice")
+@register_function("jax.lax slice")
 def slice_block(call: Call) -> Value:
     """A block with a first and last entry and a step for each dimension."""
-    array = as_array(call.get(0, "operand"))
-    parts = _integers_or_none(call.get(1, "start_indices")), _integers_or_none(call.get(2, "limit_indices"))
-    given = call.get(3, "strides", None)
+    array = layout_as_array(call.argument_at(0, "operand"))
+    parts = (
+        _integers_or_none(call.argument_at(1, "start_indices")),
+        _integers_or_none(call.argument_at(2, "limit_indices")),
+    )
+    given = call.argument_at(3, "strides", None)
     steps = (1,) * len(parts[0] or ()) if given is None else _integers_or_none(given)
     shape: Shape | None = None
     if parts[0] is not None and parts[1] is not None and steps is not None and 0 not in steps:
@@ -49,10 +52,10 @@ def slice_block(call: Call) -> Value:
     return compute_resized(call, array, shape, array.dtype)
 
 
-@function("jax.lax pad")
+@register_function("jax.lax pad")
 def pad_entries(call: Call) -> Value:
     """More entries, or fewer, at the ends of each dimension and between its entries."""
-    array, edges = as_array(call.get(0, "operand")), known_items(call.get(2, "padding_config"))
+    array, edges = layout_as_array(call.argument_at(0, "operand")), known_items(call.argument_at(2, "padding_config"))
     rows = [_integers_or_none(one) for one in edges or ()]
     sizes: list[Size] = []
     for size, row in zip(array.shape or (), rows, strict=False):
@@ -63,11 +66,11 @@ def pad_entries(call: Call) -> Value:
     return compute_resized(call, array, tuple(sizes) if array.rank == len(rows) else None, array.dtype)
 
 
-@function("jax.lax collapse")
+@register_function("jax.lax collapse")
 def collapse_dimensions(call: Call) -> Value:
     """Neighboring dimensions as one."""
-    array, rank = as_array(call.get(0, "operand")), as_array(call.get(0, "operand")).rank
-    start, stop = call.get(1, "start_dimension"), call.get(2, "stop_dimension", None)
+    array, rank = layout_as_array(call.argument_at(0, "operand")), layout_as_array(call.argument_at(0, "operand")).rank
+    start, stop = call.argument_at(1, "start_dimension"), call.argument_at(2, "stop_dimension", None)
     if array.shape is None or rank is None or not isinstance(start, int) or not isinstance(stop, int | None):
         return computed_array(call, [array], None, array.dtype)
     first, last = slice(start, stop).indices(rank)[:2]
@@ -76,14 +79,14 @@ def collapse_dimensions(call: Call) -> Value:
     return reshape_array(replace(call, name="jax.lax.reshape", args=(array, wanted), keywords={}))
 
 
-@function("jax.lax reduce reduce_max reduce_min reduce_sum reduce_prod reduce_and reduce_or reduce_xor")
+@register_function("jax.lax reduce reduce_max reduce_min reduce_sum reduce_prod reduce_and reduce_or reduce_xor")
 def reduce_dimensions(call: Call) -> Value:
     """Arrays without the dimensions over which they are reduced."""
     general = call.function_name == "reduce"
-    places = _integers_or_none(call.get(3 if general else 1, "dimensions" if general else "axes"))
+    places = _integers_or_none(call.argument_at(3 if general else 1, "dimensions" if general else "axes"))
 
     def reduce_one(leaf: Value) -> Value:
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         if array.shape is None or places is None:
             return computed_array(call, [array], None, array.dtype)
         rest = tuple(size for place, size in enumerate(array.shape) if place not in places)
@@ -91,32 +94,36 @@ def reduce_dimensions(call: Call) -> Value:
         kept = tuple(axes for place, axes in enumerate(spec) if place not in places) if spec is not None else None
         return typed_like(computed_array(call, [array], rest, array.dtype), array, kept)
 
-    tree = call.get(0, "operands" if general else "operand")
+    tree = call.argument_at(0, "operands" if general else "operand")
     return map_tree(reduce_one, tree) if not isinstance(tree, Unknown) else AnyTree(Unknown())
 
 
-@function("jax.lax argmax argmin")
+@register_function("jax.lax argmax argmin")
 def index_of_greatest(call: Call) -> Value:
     """Where the greatest or smallest entry of a dimension is."""
-    array, axis = as_array(call.get(0, "operand")), call.get(1, "axis")
+    array, axis = layout_as_array(call.argument_at(0, "operand")), call.argument_at(1, "axis")
     shape: Shape | None = None
     if array.shape and isinstance(axis, int):
         place = axis % len(array.shape)
         shape = (*array.shape[:place], *array.shape[place + 1 :])
-    return computed_array(call, [array], shape, dtype_of(call.get(2, "index_dtype", None)))
+    return computed_array(call, [array], shape, dtype_of(call.argument_at(2, "index_dtype", None)))
 
 
-@function("jax.lax rev")
-def reversed_(call: Call) -> Value:
+@register_function("jax.lax rev")
+def reverse_dimensions(call: Call) -> Value:
     """An array with dimensions turned round."""
-    array = as_array(call.get(0, "operand"))
+    array = layout_as_array(call.argument_at(0, "operand"))
     return compute_resized(call, array, array.shape, array.dtype)
 
 
-@function("jax.lax split")
+@register_function("jax.lax split")
 def split_dimension(call: Call) -> Value:
     """Parts of the sizes given along a dimension."""
-    array, sizes, axis = as_array(call.get(0, "operand")), known_items(call.get(1, "sizes")), call.get(2, "axis", 0)
+    array, sizes, axis = (
+        layout_as_array(call.argument_at(0, "operand")),
+        known_items(call.argument_at(1, "sizes")),
+        call.argument_at(2, "axis", 0),
+    )
     if array.shape is None or sizes is None or not isinstance(axis, int) or not array.shape:
         return ListValue([computed_array(call, [array], None, array.dtype)], True)
     place = axis % len(array.shape)
@@ -124,31 +131,35 @@ def split_dimension(call: Call) -> Value:
     return tuple(compute_resized(call, array, shape, array.dtype) for shape in shapes)
 
 
-@function("jax.lax sort_key_val")
+@register_function("jax.lax sort_key_val")
 def sort_both(call: Call) -> Value:
     """Keys in order, and values in the order of the keys."""
-    keys, values, axis = as_array(call.get(0, "keys")), as_array(call.get(1, "values")), call.get(2, "dimension", -1)
+    keys, values, axis = (
+        layout_as_array(call.argument_at(0, "keys")),
+        layout_as_array(call.argument_at(1, "values")),
+        call.argument_at(2, "dimension", -1),
+    )
     if keys.rank and isinstance(axis, int) and is_recent(call):
         check_whole_along(call, keys, axis % keys.rank)
     return tuple(computed_array(call, [keys, values], one.shape, one.dtype) for one in (keys, values))
 
 
-@function("jax.lax scatter scatter_add scatter_mul scatter_min scatter_max scatter_apply")
+@register_function("jax.lax scatter scatter_add scatter_mul scatter_min scatter_max scatter_apply")
 def scatter_entries(call: Call) -> Value:
     """An array with entries replaced or changed."""
     arrays = _array_arguments(call, "operand", "scatter_indices", "updates")
     return computed_array(call, arrays, arrays[0].shape, arrays[0].dtype)
 
 
-@function("jax.lax associative_scan")
+@register_function("jax.lax associative_scan")
 def associative_scan(call: Call) -> Value:
     """A function of neighbors, applied to all entries so far: trees of arrays as before."""
-    tree, axis = call.get(1, "elems"), call.get(3, "axis", 0)
+    tree, axis = call.argument_at(1, "elems"), call.argument_at(3, "axis", 0)
     if isinstance(tree, Unknown):
         return AnyTree(Unknown())
 
     def scan_one(leaf: Value) -> Value:
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         if array.rank and isinstance(axis, int):  # it takes every second entry, again and again
             check_whole_along(call, array, axis % array.rank)
         return compute_resized(call, array, array.shape)
@@ -156,11 +167,11 @@ def associative_scan(call: Call) -> Value:
     return map_tree(scan_one, tree)
 
 
-@function("jax.lax ragged_dot")
+@register_function("jax.lax ragged_dot")
 def ragged_dot(call: Call) -> Value:
     """A product of groups of rows, each with a matrix of its own."""
     rows, matrices, groups = _array_arguments(call, "lhs", "rhs", "group_sizes")
-    wanted = call.get(4, "preferred_element_type", None)
+    wanted = call.argument_at(4, "preferred_element_type", None)
     dtype = common_properties([rows, matrices]).dtype if wanted is None else dtype_of(wanted)
     shape: Shape | None = None
     if rows.shape is not None and matrices.shape is not None and len(rows.shape) == 2 and len(matrices.shape) == 3:
@@ -168,26 +179,26 @@ def ragged_dot(call: Call) -> Value:
     return computed_array(call, [rows, matrices, groups], shape, dtype)
 
 
-@function("jax.lax batch_matmul")
+@register_function("jax.lax batch_matmul")
 def batch_matmul(call: Call) -> Value:
     """Products of matrices, one for each entry of the first dimensions."""
-    left, right = as_array(call.get(0, "lhs")), as_array(call.get(1, "rhs"))
+    left, right = layout_as_array(call.argument_at(0, "lhs")), layout_as_array(call.argument_at(1, "rhs"))
     known = left.shape is not None and right.shape is not None and len(left.shape) > 1 and len(right.shape) > 1
     shape = (*left.shape[:-1], right.shape[-1]) if known and left.shape and right.shape else None
     return computed_array(call, [left, right], shape, common_properties([left, right]).dtype)
 
 
-@function("jax.lax rng_uniform")
+@register_function("jax.lax rng_uniform")
 def draw_uniform(call: Call) -> Value:
     """Random numbers of the shape given."""
-    return make_array(call, sizes_of(call.get(2, "shape")), None)
+    return make_array(call, sizes_of(call.argument_at(2, "shape")), None)
 
 
-@function("jax.ops segment_sum segment_max segment_min segment_prod")
+@register_function("jax.ops segment_sum segment_max segment_min segment_prod")
 def reduce_segments(call: Call) -> Value:
     """The rows of each segment, reduced to one."""
-    data, numbers = as_array(call.get(0, "data")), as_array(call.get(1, "segment_ids"))
-    count = size_of(call.get(2, "num_segments", None))
+    data, numbers = layout_as_array(call.argument_at(0, "data")), layout_as_array(call.argument_at(1, "segment_ids"))
+    count = size_of(call.argument_at(2, "num_segments", None))
     shape: Shape | None = None
     if data.shape is not None and numbers.rank is not None:
         shape = (count, *data.shape[numbers.rank :])

@@ -16,7 +16,7 @@ from shardlint.layouts.layout import (
     Shape,
     Size,
     Symbol,
-    surely_differ,
+    are_surely_different,
 )
 from shardlint.layouts.pieces import trim_pieces
 from shardlint.layouts.values import (
@@ -35,7 +35,7 @@ from shardlint.layouts.values import (
     tree_children,
     tree_leaves,
 )
-from shardlint.libraries.device_rows import check_taken, has_copies, rows_of
+from shardlint.libraries.device_rows import check_entry_contract, has_copies, rows_of
 from shardlint.libraries.jax_collectives import SOME_MESH
 from shardlint.libraries.jax_sharding import argument_place, check_fits, pad_spec, place_of
 from shardlint.libraries.jax_transforms import make_tracer, run_traced, transform_decorator, without_dimension
@@ -50,13 +50,13 @@ from shardlint.libraries.mapped_arguments import (
 from shardlint.libraries.mapped_results import check_results, check_summed, check_unpacked, report_doubts
 from shardlint.libraries.meeting import (
     NO_AXES,
-    as_array,
     check_devices,
     explicit_spec,
     is_recent,
+    layout_as_array,
     typed_sharding,
 )
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 from shardlint.model.values import Place
 
 if TYPE_CHECKING:
@@ -76,14 +76,14 @@ _DEVICE_COUNTS = ("jax.device_count()", "jax.local_device_count()")
 
 def _shard_map(call: Call, given: Value) -> Value:
     mesh, in_specs, out_specs = (
-        call.get(place, name, None) for place, name in ((1, "mesh"), (2, "in_specs"), (3, "out_specs"))
+        call.argument_at(place, name, None) for place, name in ((1, "mesh"), (2, "in_specs"), (3, "out_specs"))
     )
     names = call.keywords.get("axis_names")
     checking = call.keywords.get("check_vma", call.keywords.get("check_rep", True))
     takes = len(known_items(in_specs) or ()) if isinstance(in_specs, tuple) else None
     written = specs_place(call)
 
-    def run(again: Call) -> Value:
+    def run_mapped(again: Call) -> Value:
         interpreter = again.interpreter
         found_mesh = mesh if mesh is not None or not interpreter.mesh_known else interpreter.mesh
         on, is_known = _bound_mesh(found_mesh, names, (in_specs, out_specs))
@@ -135,7 +135,7 @@ def _shard_map(call: Call, given: Value) -> Value:
         left = _join_results(call, again, on, out_specs, found, declared)
         return left if is_whole else map_tree(lambda leaf: Layout(), left)
 
-    return call.interpreter.note_transformed(Transformed("shard_map", run, given, call.place, takes))
+    return call.interpreter.note_transformed(Transformed("shard_map", run_mapped, given, call.place, takes))
 
 
 def _enter_body(run: RunState, given: Value) -> tuple[int | None, Place | None]:
@@ -151,10 +151,10 @@ def _bound_mesh(mesh: Value, names: Value, specs: Value) -> tuple[Mesh, bool]:
     if isinstance(mesh, Mesh) and names is None:
         return mesh, True
     manual = known_items(names) or ()
-    said = [one for _, spec in tree_leaves(specs) if isinstance(spec, PartitionSpec) for one in spec.axes()]
+    said = [one for _, spec in tree_leaves(specs) if isinstance(spec, PartitionSpec) for one in spec.axes_of_entries()]
     given = [one for one in manual if isinstance(one, str)]
     bound = tuple(dict.fromkeys([*given, *(axis for axes in said for axis in axes or ())]))
-    sizes = tuple(mesh.size((axis,)) if isinstance(mesh, Mesh) else None for axis in bound)
+    sizes = tuple(mesh.size_of_axes((axis,)) if isinstance(mesh, Mesh) else None for axis in bound)
     return Mesh(bound, sizes, (None,) * len(bound)), bool(given) and len(given) == len(manual)
 
 
@@ -177,20 +177,20 @@ def _split_arguments(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
         if isinstance(leaf, Unknown) and isinstance(spec, PartitionSpec) and not spec.open:
             return AnyTree(
                 Layout(
-                    varying=_axes_of(spec), differs=_split_axes(spec), pieces=_axes_by_dimension(spec, None)
+                    varying=_named_axes_of(spec), differs=_split_axes(spec), pieces=_axes_by_dimension(spec, None)
                 )
             )
         if not isinstance(leaf, Layout | int | float):
             return leaf if isinstance(leaf, Unknown) or is_function(leaf) else Layout()
         array = make_tracer(leaf)
-        if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
+        if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes_of_entries():
             unknown = (None,) * len(array.shape) if array.shape is not None else None
             return replace(
                 array, shape=unknown, mesh=None, spec=None, varying=None, differs=_split_axes(spec),
                 pieces=_axes_by_dimension(spec, array.rank),
             )  # fmt: skip
         # In jax 0.8 it reshards.
-        if check_fits(call, array, spec, mesh, where, path) and mesh.explicit and is_recent(call):
+        if check_fits(call, array, spec, mesh, where, path) and mesh.is_explicit and is_recent(call):
             _check_same(call, array, spec, mesh, where, path)
         shape: Shape | None = None
         if array.shape is not None:
@@ -199,7 +199,7 @@ def _split_arguments(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
                 _size_of_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False)
             )
         # The memory of an argument is no part of its type in the body.
-        along, split = _axes_of(spec), _split_axes(spec)
+        along, split = _named_axes_of(spec), _split_axes(spec)
         return replace(
             array, shape=shape, mesh=None, spec=None, varying=along, differs=split, memory=None,
             pieces=_axes_by_dimension(spec, array.rank),
@@ -213,18 +213,22 @@ def _split_arguments(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
     return found
 
 
-def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
-    return None if None in spec.axes() else _split_axes(spec)
+def _named_axes_of(spec: PartitionSpec) -> frozenset[str] | None:
+    return None if None in spec.axes_of_entries() else _split_axes(spec)
 
 
 def _axes_by_dimension(spec: Value, rank: int | None) -> Pieces:
     """The axes that a spec surely gives each dimension."""
-    return trim_pieces([one or () for one in spec.axes()[:rank]]) if isinstance(spec, PartitionSpec) else NO_PIECES
+    return (
+        trim_pieces([one or () for one in spec.axes_of_entries()[:rank]])
+        if isinstance(spec, PartitionSpec)
+        else NO_PIECES
+    )
 
 
 def _split_axes(spec: Value) -> frozenset[str]:
     """The axes that a spec surely names."""
-    axes = spec.axes() if isinstance(spec, PartitionSpec) else ()
+    axes = spec.axes_of_entries() if isinstance(spec, PartitionSpec) else ()
     return frozenset(axis for one in axes for axis in one or ())
 
 
@@ -232,15 +236,15 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
     """Record `in_specs` that differ from the type of an array over Explicit axes: shard_map does not reshard."""
     wanted, own = pad_spec(array, spec), explicit_spec(array)
     if array.shape is not None and own is not None and None not in own and wanted != own:
-        have, asked = (str(array.shaped(array.shape, one)) for one in (own, wanted))
+        have, asked = (str(array.with_shape(array.shape, one)) for one in (own, wanted))
         said = {"line": str(array.made), "operation": "shard_map", "types": "default" if mesh.by_default else "written"}
-        call.interpreter.violate("argument.sharding", where, array=path, have=have, wanted=asked, **said)
+        call.interpreter.record_violation("argument.sharding", where, array=path, have=have, wanted=asked, **said)
 
 
 def _size_of_part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:
     if not axes:
         return size
-    parts = mesh.size(axes)
+    parts = mesh.size_of_axes(axes)
     if size is not None and size == parts:
         return 1
     if isinstance(size, int) and isinstance(parts, int) and parts and size % parts == 0:
@@ -255,22 +259,22 @@ def _join_results(
     where = place_of(call, 3, "out_specs")
 
     def whole_of_leaf(path: str, leaf: Value, spec: Value) -> Value:
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         if not isinstance(leaf, Layout | int | float):
             return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
         if not isinstance(spec, PartitionSpec) or spec.open:
             return Layout(None if array.rank is None else (None,) * array.rank, array.dtype)
-        axes = [one or () for one in spec.axes()]
+        axes = [one or () for one in spec.axes_of_entries()]
         if array.rank is not None and len(axes) > array.rank:
-            again.interpreter.violate(
+            again.interpreter.record_violation(
                 "spec.rank", where, array=f"result{path}", shape=str(array), entries=str(len(axes)),
                 rank=str(array.rank), operation="jax.shard_map",
             )  # fmt: skip
         elif checked and array.varying is not None:
             named = {axis for one in axes for axis in one}
             left = array.varying.intersection(mesh.names) - named
-            if left and None not in spec.axes() and named <= set(mesh.names):
-                again.interpreter.violate(
+            if left and None not in spec.axes_of_entries() and named <= set(mesh.names):
+                again.interpreter.record_violation(
                     "varying.declared-equal",
                     where,
                     axes=", ".join(sorted(left)),
@@ -286,7 +290,7 @@ def _join_results(
             return known
         axes += [NO_AXES] * (len(array.shape) - len(axes))
         sizes = zip(array.shape, axes, strict=False)
-        shape = tuple(_size_of_whole(size, mesh.size(one) if one else 1) for size, one in sizes)
+        shape = tuple(_size_of_whole(size, mesh.size_of_axes(one) if one else 1) for size, one in sizes)
         placed = replace(known, shape=shape, spec=tuple(axes))
         if mesh.is_mixed and again.interpreter.traced:
             on, spec = typed_sharding(placed)
@@ -308,53 +312,53 @@ def _size_of_whole(size: Size, parts: Size) -> Size:
     return size * parts if isinstance(size, int) and isinstance(parts, int) else None
 
 
-function("jax.shard_map", "flax.nnx.shard_map")(transform_decorator(_shard_map))
+register_function("jax.shard_map", "flax.nnx.shard_map")(transform_decorator(_shard_map))
 
 
 def _run_pmap(call: Call, given: Value) -> Value:
-    name = call.get(1, "axis_name", None)
+    name = call.argument_at(1, "axis_name", None)
     default = Unknown("arrays alone") if call.name == "equinox.filter_pmap" else 0
-    in_axes, out_axes = call.get(2, "in_axes", default), call.get(3, "out_axes", 0)
-    static = call.get(4, "static_broadcasted_argnums", ())
+    in_axes, out_axes = call.argument_at(2, "in_axes", default), call.argument_at(3, "out_axes", 0)
+    static = call.argument_at(4, "static_broadcasted_argnums", ())
     numbers = {static} if isinstance(static, int) else set(static) if isinstance(static, tuple) else set()
     everywhere = call.keywords.get("devices") is None
     if not call.keywords.keys() <= _PMAP_SETTINGS:
         return Unknown("a call that raises")
 
-    def run(again: Call) -> Value:
+    def run_mapped(again: Call) -> Value:
         interpreter = again.interpreter
         in_context = interpreter.mesh if interpreter.mesh_known and not interpreter.traced else None
         if in_context is not None and interpreter.releases.get("jax", (99,)) >= _PMAP_CONTEXT:
-            interpreter.violate("pmap.context", again.place, mesh=str(in_context), line=str(in_context.line))
+            interpreter.record_violation("pmap.context", again.place, mesh=str(in_context), line=str(in_context.line))
         check_axes(again, given, in_axes, len(numbers), place_of(call, 2, "in_axes"))
         size: Size = None
 
         def local_leaf(place: int, keyword: str, path: str, leaf: Value, at: Value) -> Value:
             nonlocal size
-            array = as_array(leaf)
+            array = layout_as_array(leaf)
             if not isinstance(leaf, Layout | int | float):
                 return leaf if is_function(leaf) else Layout()
             if at is None:
                 return replace(make_tracer(leaf), varying=frozenset())
             if isinstance(at, int):
-                check_taken(again, array, "rows.missing", place_of(again, place, keyword), path)
+                check_entry_contract(again, array, "rows.missing", place_of(again, place, keyword), path)
             repeats = has_copies(array) or (array.figure is not None and array.figure.kind == "repeated")
             if not isinstance(at, int) or (array.shape is None and not repeats):
                 return _unknown_part(at, name, "" if array.is_key else _parameter_name(given, place))
             if array.shape is not None and len(array.shape) - (array.dtype == RAW_KEY) <= at:
                 kind = "key" if array.is_key else "number" if array.literal else "array"
-                interpreter.violate("pmap.unmapped", place_of(again, place, keyword), array=path, of=kind)
+                interpreter.record_violation("pmap.unmapped", place_of(again, place, keyword), array=path, of=kind)
                 return Layout()
             own = array.shape[at] if array.shape is not None else None
             too_many = isinstance(own, Symbol) and own.factor > 1 and own.name in _DEVICE_COUNTS and everywhere
-            if too_many or surely_differ(size, own):
+            if too_many or are_surely_different(size, own):
                 other = "devices" if too_many else f"another argument (`{size}`)"
                 where = place_of(again, place, keyword)
                 if where != again.place:  # one that a star hides has no name
-                    interpreter.violate("pmap.sizes", where, array=path, size=str(own), other=other)
+                    interpreter.record_violation("pmap.sizes", where, array=path, size=str(own), other=other)
                 return Layout()
             size = own if size is None else size
-            along = frozenset((_axis_of(name),))
+            along = frozenset((_pmap_axis_of(name),))
             differs = not repeats and (array.is_key or not _COPIED.search(_parameter_name(given, place)))
             row = without_dimension(make_tracer(array), at) if array.shape is not None else make_tracer(array)
             return replace(
@@ -381,13 +385,13 @@ def _run_pmap(call: Call, given: Value) -> Value:
                 axis = in_axes[place] if place < len(in_axes) else Unknown()
             parts.append(one if place in numbers else split_argument(place, "", one, axis))
         keywords = {
-            key: split_argument(_number_of(given, key), key, one, 0) for key, one in again.keywords.items()
+            key: split_argument(_parameter_position(given, key), key, one, 0) for key, one in again.keywords.items()
         }
         before = interpreter.axes, interpreter.checks_varying, interpreter.binder
         entered = _enter_body(interpreter, given)
         named = isinstance(name, str | None) and before[2] != SOME_MESH and (before[2] or not before[0])
         interpreter.binder = f"jax.pmap with {f'axis {name}' if name else 'no axis name'}" if named else ""
-        interpreter.axes = {**interpreter.axes, _axis_of(name): size}
+        interpreter.axes = {**interpreter.axes, _pmap_axis_of(name): size}
         interpreter.checks_varying = False
         try:
             result = run_traced(again, given, tuple(parts), keywords, again.open)
@@ -398,7 +402,7 @@ def _run_pmap(call: Call, given: Value) -> Value:
 
         def out_of_leaf(_: str, leaf: Value, at: Value) -> Value:
             array = leaf if isinstance(leaf, Layout) else Layout()
-            axis = None if name is None else _axis_of(name)
+            axis = None if name is None else _pmap_axis_of(name)
             rows = rows_of(array, axis, again.place) if at == 0 and size != 1 else None
             if array.shape is None or not isinstance(at, int | None):
                 return Layout(rows=rows)
@@ -410,7 +414,7 @@ def _run_pmap(call: Call, given: Value) -> Value:
             result = (result,) * len(out_axes)
         return map_spread(out_of_leaf, out_axes, result)
 
-    return call.interpreter.note_transformed(Transformed("pmap", run, given, call.place))
+    return call.interpreter.note_transformed(Transformed("pmap", run_mapped, given, call.place))
 
 
 def _is_unknown(tree: Value) -> bool:
@@ -422,7 +426,7 @@ def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
     """Return the shard of an argument of which only the parameter of the function is known."""
     if at is None:
         return Layout(varying=frozenset())
-    along = frozenset((_axis_of(name),)) if isinstance(at, int) else frozenset[str]()
+    along = frozenset((_pmap_axis_of(name),)) if isinstance(at, int) else frozenset[str]()
     if _COPIED.search(parameter):
         return Layout(varying=along or None)
     return Layout(varying=along or None, differs=along, pieces=(tuple(along),) if along else NO_PIECES)
@@ -431,21 +435,21 @@ def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
 def _parameter_name(function: Value, place: int) -> str:
     """The name of a positional parameter of the function that something runs."""
     inner = function_of(function)
-    names = inner.positional if inner is not None else []
+    names = inner.positional_parameters if inner is not None else []
     place += names[:1] == ["self"]
     return names[place] if place < len(names) else ""
 
 
-def _number_of(function: Value, name: str) -> int:
+def _parameter_position(function: Value, name: str) -> int:
     """The place of a parameter that a call names."""
     inner = function_of(function)
-    names = inner.positional if inner is not None else []
+    names = inner.positional_parameters if inner is not None else []
     return names.index(name) - (names[:1] == ["self"]) if name in names else len(names)
 
 
-def _axis_of(name: Value) -> str:
+def _pmap_axis_of(name: Value) -> str:
     """The axis of a pmap in `varying`: "" where it has no name, or one that is not known."""
     return name if isinstance(name, str) else ""
 
 
-function("jax.pmap", "flax.nnx.pmap", "equinox.filter_pmap")(transform_decorator(_run_pmap))
+register_function("jax.pmap", "flax.nnx.pmap", "equinox.filter_pmap")(transform_decorator(_run_pmap))

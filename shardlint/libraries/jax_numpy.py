@@ -34,13 +34,12 @@ from shardlint.layouts.values import (
     known_items,
     map_tree,
 )
-from shardlint.libraries.device_rows import check_sum, kept_rows
+from shardlint.libraries.device_rows import check_sum, rows_kept_elementwise
 from shardlint.libraries.draws import keep_draw
 from shardlint.libraries.gathered_shapes import check_reshaped, check_stacks
 from shardlint.libraries.meeting import (
     LATE_CHANGE,
     NO_AXES,
-    as_array,
     broadcast_shapes,
     broadcast_values,
     check_memory,
@@ -50,11 +49,12 @@ from shardlint.libraries.meeting import (
     host_array,
     is_recent,
     is_whole,
+    layout_as_array,
     meet_operands,
     report_split,
     spec_entry,
 )
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 _BOTH = ("jax.numpy", "numpy")
 UNARY = """abs absolute negative positive exp exp2 expm1 log log2 log10 log1p sqrt square cbrt reciprocal sin cos tan
@@ -120,7 +120,7 @@ def dtype_of(value: Value) -> str | None:
     return value if isinstance(value, str) else None
 
 
-@function(
+@register_function(
     *(f"{module} {BINARY}" for module in _BOTH),
     f"jax.lax {LAX}",
     "jax.numpy where",
@@ -130,13 +130,13 @@ def apply_elementwise(call: Call) -> Value:
     """An operation on each entry of arrays that are broadcast."""
     args = call.args if not call.open else (Layout(),)
     found = broadcast_values(call, args)
-    found = replace(found, rows=kept_rows([as_array(one) for one in args]))
+    found = replace(found, rows=rows_kept_elementwise([layout_as_array(one) for one in args]))
     if call.name.endswith(("convert_element_type",)):
-        return replace(as_array(call.args[0]), dtype=dtype_of(call.get(1, "new_dtype")))
+        return replace(layout_as_array(call.args[0]), dtype=dtype_of(call.argument_at(1, "new_dtype")))
     last = call.function_name
-    if last in _EXPANDED and not found.explicit:
+    if last in _EXPANDED and not found.is_explicit:
         found = replace(found, spec=None)
-    if last == "copysign" and found.explicit and is_whole(as_array(args[0])):
+    if last == "copysign" and found.is_explicit and is_whole(layout_as_array(args[0])):
         found = replace(found, mesh=None, spec=None)  # its type is that of the first array
     if last in _BOOLEANS:
         found = replace(found, dtype="bool")
@@ -144,16 +144,16 @@ def apply_elementwise(call: Call) -> Value:
         found = replace(found, dtype="complex64" if found.dtype == "float32" else None)
     elif last not in _KEEPS_INTEGERS and "float" not in (found.dtype or ""):
         found = replace(found, dtype=None)
-    return of_module(call, found)
+    return place_by_module(call, found)
 
 
-@function(
+@register_function(
     *(f"{module} {UNARY}" for module in _BOTH), f"jax.nn {NN}", "jax.nn softmax log_softmax standardize"
 )
 def apply_unary(call: Call) -> Value:
     """An operation on each entry of one array."""
-    array = as_array(call.get(0, "x"))
-    if isinstance(call.get(0, "x"), Unknown | Symbol):
+    array = layout_as_array(call.argument_at(0, "x"))
+    if isinstance(call.argument_at(0, "x"), Unknown | Symbol):
         return Layout()
     if array.dtype is not None and "float" not in array.dtype and call.function_name not in _ANY_TYPE:
         array = replace(array, dtype=None)
@@ -172,10 +172,10 @@ def apply_unary(call: Call) -> Value:
         base = replace(base, figure=None)
     if array.drawn is not None or array.stacked is not None:
         base = replace(base, drawn=array.drawn, stacked=array.stacked)
-    return of_module(call, replace(base, dtype="bool") if call.function_name in _BOOLEANS else base)
+    return place_by_module(call, replace(base, dtype="bool") if call.function_name in _BOOLEANS else base)
 
 
-def of_module(call: Call, found: Layout) -> Layout:
+def place_by_module(call: Call, found: Layout) -> Layout:
     """numpy gives arrays of the host, jax.numpy of the device."""
     if call.name.startswith("numpy."):
         return replace(found, host=True, mesh=None, spec=None, device=None, committed=False, memory=None)
@@ -196,7 +196,7 @@ def device_dtype(dtype: str | None) -> str | None:
 
 def _axes_given(call: Call, position: int, rank: int | None, name: str = "axis") -> tuple[int, ...] | None:
     """The dimensions that an axis argument names; all without one; None where that is not known."""
-    axis = call.get(position, name, None)
+    axis = call.argument_at(position, name, None)
     if axis is None:
         return tuple(range(rank)) if rank is not None else None
     found = axis if isinstance(axis, tuple) else (axis,)
@@ -205,15 +205,15 @@ def _axes_given(call: Call, position: int, rank: int | None, name: str = "axis")
     return tuple(one % rank for one in found)
 
 
-@function(*(f"{module} {REDUCTIONS}" for module in _BOTH), "jax.nn logsumexp", "jax.scipy.special logsumexp")
+@register_function(*(f"{module} {REDUCTIONS}" for module in _BOTH), "jax.nn logsumexp", "jax.scipy.special logsumexp")
 def reduce_array(call: Call) -> Value:
     """A reduction over some dimensions: they go, or stay with size 1 under `keepdims`."""
-    if isinstance(call.get(0, "a"), Unknown | Symbol):
+    if isinstance(call.argument_at(0, "a"), Unknown | Symbol):
         return Layout()
-    array = as_array(call.get(0, "a"))
+    array = layout_as_array(call.argument_at(0, "a"))
     base = meet_operands(call, [array])
     last = call.function_name
-    if array.has_rows and last == "sum" and call.get(1, "axis", None) in (0, None):
+    if array.has_rows and last == "sum" and call.argument_at(1, "axis", None) in (0, None):
         check_sum(call, array)
     if base.figure is not None and base.figure.kind == "term" and last != "sum":
         base = replace(base, figure=None)
@@ -232,14 +232,19 @@ def reduce_array(call: Call) -> Value:
     if base.memory != "device":
         base = replace(base, memory=None)  # releases differ in where the result is
     gone = _axes_given(call, 1, array.rank)
-    if last in ("argmax", "argmin") and array.explicit and not call.has(1, "axis") and (array.rank or 0) > 1:
+    if (
+        last in ("argmax", "argmin")
+        and array.is_explicit
+        and not call.has_argument(1, "axis")
+        and (array.rank or 0) > 1
+    ):
         _spec_after_reshape(call, array, (count_entries(array.shape),))  # they flatten first
-    keep = call.get(3 if last == "logsumexp" else -1, "keepdims", False)
+    keep = call.argument_at(3 if last == "logsumexp" else -1, "keepdims", False)
     if array.shape is None or gone is None or not isinstance(keep, bool):
-        return of_module(call, base.shaped(None))
+        return place_by_module(call, base.with_shape(None))
     if last in _STATISTICS and array.varying and call.interpreter.manual is not None:
         if gone and all(array.shape[one] == 1 for one in gone) and len(gone) < len(array.shape):
-            call.interpreter.violate(
+            call.interpreter.record_violation(
                 "statistics.single",
                 call.interpreter.manual,
                 operation=last,
@@ -256,7 +261,7 @@ def reduce_array(call: Call) -> Value:
         kept = None if spec is None else tuple(spec[one] for one in places if one not in gone)
     # Releases and traces differ in which dimensions keep their axes.
     moves = (keep and last == "prod") or (last == "median" and len(gone) > 1)
-    return of_module(call, base.shaped(shape, None if moves and any(spec or ()) else kept))
+    return place_by_module(call, base.with_shape(shape, None if moves and any(spec or ()) else kept))
 
 
 def check_sorted(call: Call, array: Layout, places: Iterable[int]) -> None:
@@ -267,23 +272,23 @@ def check_sorted(call: Call, array: Layout, places: Iterable[int]) -> None:
 
 def check_whole_along(call: Call, array: Layout, place: int) -> None:
     """Record an array that is split over Explicit axes along a dimension that must be whole."""
-    axes = spec_entry(array, place) if array.explicit else NO_AXES
+    axes = spec_entry(array, place) if array.is_explicit else NO_AXES
     if axes:
         report_split(call, "along.split", array, axes)
 
 
-@function(
+@register_function(
     *(f"{module} cumsum cumprod sort argsort flip roll" for module in _BOTH),
     "jax.lax cumsum cumprod cummax cummin cumlogsumexp sort",
 )
 def apply_along(call: Call) -> Value:
     """An operation along one dimension that keeps the shape. Over Explicit axes that dimension has to be whole."""
-    array = as_array(call.get(0, "a"))
+    array = layout_as_array(call.argument_at(0, "a"))
     base = meet_operands(call, [array])
     last = call.function_name
     default = -1 if "sort" in last else None if call.name.startswith(("jax.numpy", "numpy")) else 0
     position = 2 if last == "roll" else 1
-    axis = call.get(position, "dimension" if "dimension" in call.keywords else "axis", default)
+    axis = call.argument_at(position, "dimension" if "dimension" in call.keywords else "axis", default)
     if last == "argsort":
         # The counted numbers may decide along which axes it varies.
         memory = base.memory if base.memory == "device" else None
@@ -291,19 +296,19 @@ def apply_along(call: Call) -> Value:
     elif last in ("cumsum", "cumprod") and base.dtype == "bool":
         base = replace(base, dtype="int32")
     if axis is None and last in ("cumsum", "cumprod"):
-        return of_module(call, base.shaped((count_entries(array.shape),)))
+        return place_by_module(call, base.with_shape((count_entries(array.shape),)))
     spec = array.typed_spec
-    if array.explicit and isinstance(axis, int) and array.rank and last != "flip" and spec_entry(array, axis):
+    if array.is_explicit and isinstance(axis, int) and array.rank and last != "flip" and spec_entry(array, axis):
         recent = True if last == "roll" else is_recent(call)  # in between it is not known what sorts and sums
         if recent:
             check_whole_along(call, array, axis % array.rank)
         elif recent is None:
             spec = None
-    if last == "argsort" and array.explicit and any(spec or ()) and is_recent(call) is not True:
+    if last == "argsort" and array.is_explicit and any(spec or ()) and is_recent(call) is not True:
         if is_recent(call) is False and call.interpreter.mesh is not None:
             check_whole(call, array)
         spec = None  # its counted numbers are whole in a mesh in context
-    return of_module(call, base.shaped(array.shape, spec))
+    return place_by_module(call, base.with_shape(array.shape, spec))
 
 
 # contractions
@@ -324,7 +329,7 @@ def contract_letters(call: Call, left: Layout, right: Layout, letters: tuple[str
         or len(left.shape) != len(letters[0])
         or len(right.shape) != len(letters[1])
     ):
-        return base.shaped(None)
+        return base.with_shape(None)
     sizes: dict[str, Size] = {}
     for names, shape in ((letters[0], left.shape), (letters[1], right.shape)):
         for name, size in zip(names, shape, strict=True):
@@ -333,12 +338,12 @@ def contract_letters(call: Call, left: Layout, right: Layout, letters: tuple[str
     shape = tuple(sizes[name] for name in letters[2])
     given = _out_sharding(call)
     if given is not None:
-        return _placed_type(call, base.shaped(shape), given)
-    if not base.explicit:
-        return base.shaped(shape)
+        return _placed_type(call, base.with_shape(shape), given)
+    if not base.is_explicit:
+        return base.with_shape(shape)
     specs = explicit_spec(left), explicit_spec(right)
     if specs[0] is None or specs[1] is None:
-        return base.shaped(shape)
+        return base.with_shape(shape)
     one, two = dict(zip(letters[0], specs[0], strict=False)), dict(zip(letters[1], specs[1], strict=False))
     for name in sizes:
         first, second = one.get(name, NO_AXES), two.get(name, NO_AXES)
@@ -349,16 +354,16 @@ def contract_letters(call: Call, left: Layout, right: Layout, letters: tuple[str
             one[name] = two[name]
             continue
         if batched and None not in (first, second) and first != second:
-            call.interpreter.violate(
+            call.interpreter.record_violation(
                 "contraction.conflict", call.place, left=str(left), right=str(right),
                 axes="/".join(first or ()) or "none", other="/".join(second or ()) or "none",
             )  # fmt: skip
-            return replace(base, mesh=None).shaped(shape)
+            return replace(base, mesh=None).with_shape(shape)
         if not first or not second:
             continue
         if name not in letters[2]:
             kind = "contraction.ambiguous" if first == second else "contraction.conflict"
-            call.interpreter.violate(
+            call.interpreter.record_violation(
                 kind,
                 call.place,
                 left=str(left),
@@ -366,16 +371,16 @@ def contract_letters(call: Call, left: Layout, right: Layout, letters: tuple[str
                 axes="/".join(first),
                 other="/".join(second),
             )
-            return replace(base, mesh=None).shaped(shape)
+            return replace(base, mesh=None).with_shape(shape)
     spec: Spec = tuple(_either_axes(one.get(name, NO_AXES), two.get(name, NO_AXES)) for name in letters[2])
     used = [axis for axes in spec if axes for axis in axes]
     if len(used) != len(set(used)):
         twice = next(axis for axis in used if used.count(axis) > 1)
-        call.interpreter.violate(
+        call.interpreter.record_violation(
             "contraction.illegal", call.place, left=str(left), right=str(right), axes=twice
         )
-        return replace(base, mesh=None).shaped(shape)
-    return base.shaped(shape, spec)
+        return replace(base, mesh=None).with_shape(shape)
+    return base.with_shape(shape, spec)
 
 
 def _either_axes(one: Axes | None, two: Axes | None) -> Axes | None:
@@ -391,18 +396,18 @@ def _placed_type(call: Call, array: Layout, given: Value) -> Layout:
     spec = given.spec if isinstance(given, Sharding) else given
     mesh = given.mesh if isinstance(given, Sharding) else array.mesh or call.interpreter.mesh
     if isinstance(spec, PartitionSpec) and not spec.open and array.shape is not None:
-        axes = spec.axes()
+        axes = spec.axes_of_entries()
         full = (*axes, *((NO_AXES,) * (len(array.shape) - len(axes))))
         return replace(array, mesh=mesh if not isinstance(mesh, Unknown) else None, spec=full)
     return replace(array, spec=None)
 
 
-@function(*(f"{module} matmul dot" for module in _BOTH), "jax.lax dot")
+@register_function(*(f"{module} matmul dot" for module in _BOTH), "jax.lax dot")
 def multiply_matrices(call: Call) -> Value:
     """Matrix product: the last dimension of the left meets the last but one of the right."""
-    left, right = as_array(call.get(0, "a")), as_array(call.get(1, "b"))
+    left, right = layout_as_array(call.argument_at(0, "a")), layout_as_array(call.argument_at(1, "b"))
     if left.shape is None or right.shape is None or not left.shape or not right.shape:
-        return of_module(call, meet_operands(call, [left, right]).shaped(None))
+        return place_by_module(call, meet_operands(call, [left, right]).with_shape(None))
     one, two = len(left.shape), len(right.shape)
     if one == 1 and two == 1:
         letters = ("k", "k", "")
@@ -422,39 +427,39 @@ def multiply_matrices(call: Call) -> Value:
             f"{batch[len(batch) - (two - 2) :]}kn",
             f"{batch}mn",
         )
-    return of_module(call, contract_letters(call, left, right, letters))
+    return place_by_module(call, contract_letters(call, left, right, letters))
 
 
-@function(*(f"{module} einsum" for module in _BOTH))
+@register_function(*(f"{module} einsum" for module in _BOTH))
 def einsum_arrays(call: Call) -> Value:
     """Einstein summation, of one or two operands; of more only the shape is told."""
-    text = call.get(0, "subscripts")
-    operands = [as_array(one) for one in call.args[1:]]
+    text = call.argument_at(0, "subscripts")
+    operands = [layout_as_array(one) for one in call.args[1:]]
     if not isinstance(text, str) or not operands or call.open:
-        return of_module(call, meet_operands(call, operands or [Layout()]).shaped(None))
+        return place_by_module(call, meet_operands(call, operands or [Layout()]).with_shape(None))
     inputs, arrow, output = text.replace(" ", "").partition("->")
     letters = inputs.split(",")
     if len(letters) != len(operands) or "." in text:
-        return of_module(call, meet_operands(call, operands).shaped(None))
+        return place_by_module(call, meet_operands(call, operands).with_shape(None))
     if not arrow:
         flat = inputs.replace(",", "")
         output = "".join(sorted(one for one in set(flat) if flat.count(one) == 1))
     if len(operands) == 2:
-        return of_module(
+        return place_by_module(
             call, contract_letters(call, operands[0], operands[1], (letters[0], letters[1], output))
         )
     base = meet_operands(call, operands)
     sizes: dict[str, Size] = {}
     for names, array in zip(letters, operands, strict=True):
         if array.shape is None or len(array.shape) != len(names):
-            return of_module(call, base.shaped(None))
+            return place_by_module(call, base.with_shape(None))
         sizes.update(zip(names, array.shape, strict=True))
     shape = tuple(sizes.get(one) for one in output)
     spec = None
     own = operands[0].typed_spec
     if len(operands) == 1 and own is not None:
         spec = tuple(dict(zip(letters[0], own, strict=False)).get(one) for one in output)
-    return of_module(call, base.shaped(shape, spec))
+    return place_by_module(call, base.with_shape(shape, spec))
 
 
 # shapes
@@ -477,11 +482,11 @@ def size_of(value: Value) -> Size:
     return value if isinstance(value, int | Symbol) and not isinstance(value, bool) else None
 
 
-@function(*(f"{module} reshape" for module in _BOTH), "jax.lax reshape")
+@register_function(*(f"{module} reshape" for module in _BOTH), "jax.lax reshape")
 def reshape_array(call: Call) -> Value:
     """Another shape of the same size. Over Explicit axes the groups of dimensions decide."""
-    array = as_array(call.get(0, "a"))
-    wanted = sizes_of(call.get(1, "shape")) if len(call.args) <= 2 else sizes_of(tuple(call.args[1:]))
+    array = layout_as_array(call.argument_at(0, "a"))
+    wanted = sizes_of(call.argument_at(1, "shape")) if len(call.args) <= 2 else sizes_of(tuple(call.args[1:]))
     if call.open or (len(call.args) > 2 and isinstance(call.args[1], tuple)):
         wanted = None
     if wanted is not None and -1 in wanted:
@@ -493,13 +498,13 @@ def reshape_array(call: Call) -> Value:
         return array  # there is nothing to do
     base = replace(meet_operands(call, [array]), summed=array.summed)
     if wanted is None:
-        return of_module(call, base.shaped(None))
+        return place_by_module(call, base.with_shape(None))
     given = _out_sharding(call)
     if given is not None:
-        return _placed_type(call, base.shaped(wanted), given)
-    if not array.explicit:
-        return of_module(call, base.shaped(wanted))
-    return base.shaped(wanted, _spec_after_reshape(call, array, wanted))
+        return _placed_type(call, base.with_shape(wanted), given)
+    if not array.is_explicit:
+        return place_by_module(call, base.with_shape(wanted))
+    return base.with_shape(wanted, _spec_after_reshape(call, array, wanted))
 
 
 def _spec_after_reshape(call: Call, array: Layout, wanted: Shape) -> Spec | None:
@@ -532,12 +537,12 @@ def _spec_after_reshape(call: Call, array: Layout, wanted: Shape) -> Spec | None
                 return None
             first, kept = axes[left : left + group[0]], group[1]
             joined = tuple(axis for one in first for axis in one)
-            parts = mesh.size(joined) if joined else 1
+            parts = mesh.size_of_axes(joined) if joined else 1
             placed = _spread_axes(mesh, joined, new[right : right + kept], is_recent(call)) if joined else []
             refused = (joined and not first[0]) or (group[0] > 1 and kept > 1 and joined)
             several = group[0] > 1 and any(first[1:])  # axes of two dimensions come together
             if refused or placed is None or (several and is_recent(call) is False):
-                call.interpreter.violate("reshape.split", call.place, array=str(array), axes="/".join(joined))
+                call.interpreter.record_violation("reshape.split", call.place, array=str(array), axes="/".join(joined))
                 return None
             if not isinstance(parts, int) or (is_recent(call) is None and (several or placed[1:])):
                 return None
@@ -548,19 +553,19 @@ def _spec_after_reshape(call: Call, array: Layout, wanted: Shape) -> Spec | None
 
 def _spread_axes(mesh: Mesh, axes: Axes, sizes: list[int], recent: bool | None) -> list[Axes] | None:
     """The axes of the parts of a dimension that is split up: in order, each part filled before the next has any."""
-    first = mesh.size(axes)
+    first = mesh.size_of_axes(axes)
     if isinstance(first, int) and sizes[0] % first == 0:
         return [axes]
     found: list[Axes] = []
     rest = list(axes)
     for size in sizes:
         taken: list[str] = []
-        while rest and isinstance(parts := mesh.size((*taken, rest[0])), int) and size % parts == 0:
+        while rest and isinstance(parts := mesh.size_of_axes((*taken, rest[0])), int) and size % parts == 0:
             taken.append(rest.pop(0))
         found.append(tuple(taken))
         if not rest:
             return found if recent is not False else None
-        if mesh.size(tuple(taken)) != size:
+        if mesh.size_of_axes(tuple(taken)) != size:
             return None
     return None
 
@@ -582,29 +587,29 @@ def _matching_group(old: list[int], new: list[int]) -> tuple[int, int] | None:
     return taken, made
 
 
-@function(*(f"{module} ravel" for module in _BOTH))
+@register_function(*(f"{module} ravel" for module in _BOTH))
 def ravel_array(call: Call) -> Value:
     """One dimension of all entries."""
-    array = as_array(call.get(0, "a"))
+    array = layout_as_array(call.argument_at(0, "a"))
     shape = (count_entries(array.shape),)
     base = meet_operands(call, [array])
-    return of_module(
-        call, base.shaped(shape, _spec_after_reshape(call, array, shape) if array.explicit else None)
+    return place_by_module(
+        call, base.with_shape(shape, _spec_after_reshape(call, array, shape) if array.is_explicit else None)
     )
 
 
-@function(*(f"{module} transpose permute_dims" for module in _BOTH), "jax.lax transpose")
+@register_function(*(f"{module} transpose permute_dims" for module in _BOTH), "jax.lax transpose")
 def transpose_array(call: Call) -> Value:
     """Dimensions in another order, with their axes."""
-    array = as_array(call.get(0, "a"))
+    array = layout_as_array(call.argument_at(0, "a"))
     base = meet_operands(call, [array])
     if array.memory != "device" and not call.interpreter.traced:
         base = replace(base, memory=None)  # the compiler may bring it to a device
-    order = call.get(1, "axes", None)
+    order = call.argument_at(1, "axes", None)
     if len(call.args) > 2:
         order = tuple(call.args[1:])
     if array.shape is None:
-        return of_module(call, base.shaped(None))
+        return place_by_module(call, base.with_shape(None))
     places = (
         tuple(reversed(range(len(array.shape))))
         if order is None
@@ -615,21 +620,21 @@ def transpose_array(call: Call) -> Value:
     if not isinstance(places, tuple | list) or not all(
         isinstance(one, int) and -len(array.shape) <= one < len(array.shape) for one in places
     ):
-        return of_module(call, base.shaped(None))
+        return place_by_module(call, base.with_shape(None))
     spec = array.typed_spec
     kept = tuple(spec[one] for one in places) if spec is not None and len(spec) == len(array.shape) else None
     base = replace(base, stacked=array.stacked) if array.stacked is not None else base
-    return of_module(call, base.shaped(tuple(array.shape[one] for one in places), kept))
+    return place_by_module(call, base.with_shape(tuple(array.shape[one] for one in places), kept))
 
 
-@function(*(f"{module} swapaxes moveaxis" for module in _BOTH))
+@register_function(*(f"{module} swapaxes moveaxis" for module in _BOTH))
 def swap_dimensions(call: Call) -> Value:
     """Two dimensions change places, or one moves."""
-    array = as_array(call.get(0, "a"))
-    one, two = call.get(1, "axis1"), call.get(2, "axis2")
+    array = layout_as_array(call.argument_at(0, "a"))
+    one, two = call.argument_at(1, "axis1"), call.argument_at(2, "axis2")
     rank = array.rank
     if rank is None or not all(isinstance(each, int) and -rank <= each < rank for each in (one, two)):
-        return of_module(call, meet_operands(call, [array]).shaped(None))
+        return place_by_module(call, meet_operands(call, [array]).with_shape(None))
     order = list(range(rank))
     if call.name.endswith("swapaxes"):
         order[one], order[two] = order[two], order[one]
@@ -638,29 +643,29 @@ def swap_dimensions(call: Call) -> Value:
     return transpose_array(replace(call, args=(array, tuple(order)), keywords={}))
 
 
-@function(*(f"{module} expand_dims" for module in _BOTH), "jax.lax expand_dims")
+@register_function(*(f"{module} expand_dims" for module in _BOTH), "jax.lax expand_dims")
 def expand_dimension(call: Call) -> Value:
     """A new dimension of size 1."""
-    array, axis = as_array(call.get(0, "a")), call.get(1, "axis")
+    array, axis = layout_as_array(call.argument_at(0, "a")), call.argument_at(1, "axis")
     if isinstance(axis, tuple) and len(axis) == 1:
         axis = axis[0]
     base = replace(meet_operands(call, [array]), summed=array.summed, reduced=frozenset())
     if array.shape is None or not isinstance(axis, int):
-        return of_module(call, base.shaped(None))
+        return place_by_module(call, base.with_shape(None))
     place = axis % (len(array.shape) + 1)
     spec = array.typed_spec
     kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
-    return of_module(call, base.shaped((*array.shape[:place], 1, *array.shape[place:]), kept))
+    return place_by_module(call, base.with_shape((*array.shape[:place], 1, *array.shape[place:]), kept))
 
 
-@function(*(f"{module} squeeze" for module in _BOTH), "jax.lax squeeze")
+@register_function(*(f"{module} squeeze" for module in _BOTH), "jax.lax squeeze")
 def squeeze_dimensions(call: Call) -> Value:
     """Dimensions of size 1 go."""
-    array = as_array(call.get(0, "a"))
+    array = layout_as_array(call.argument_at(0, "a"))
     base = meet_operands(call, [array])
-    axis = call.get(1, "axis", None)
+    axis = call.argument_at(1, "axis", None)
     if array.shape is None or (axis is None and None in array.shape):
-        return of_module(call, base.shaped(None))
+        return place_by_module(call, base.with_shape(None))
     gone = (
         {place for place, size in enumerate(array.shape) if size == 1}
         if axis is None
@@ -668,24 +673,24 @@ def squeeze_dimensions(call: Call) -> Value:
     )
     places = [one for one in range(len(array.shape)) if one not in gone]
     spec = array.typed_spec
-    return of_module(
+    return place_by_module(
         call,
-        base.shaped(
+        base.with_shape(
             tuple(array.shape[one] for one in places),
             tuple(spec[one] for one in places) if spec is not None else None,
         ),
     )
 
 
-@function(*(f"{module} concatenate concat hstack vstack" for module in _BOTH), "jax.lax concatenate")
+@register_function(*(f"{module} concatenate concat hstack vstack" for module in _BOTH), "jax.lax concatenate")
 def concatenate_arrays(call: Call) -> Value:
     """Arrays one after the other along a dimension. Over Explicit axes all have one spec."""
-    items = known_items(call.get(0, "arrays"))
+    items = known_items(call.argument_at(0, "arrays"))
     if not items:
         return Layout()
-    arrays = [as_array(one) for one in items]
+    arrays = [layout_as_array(one) for one in items]
     base = meet_operands(call, arrays)
-    axis = call.get(1, "dimension" if "dimension" in call.keywords else "axis", 0)
+    axis = call.argument_at(1, "dimension" if "dimension" in call.keywords else "axis", 0)
     if call.function_name in ("hstack", "vstack") and base.rank is None:
         flat = arrays[0].rank == 1
         if call.function_name == "vstack" and flat:
@@ -693,15 +698,15 @@ def concatenate_arrays(call: Call) -> Value:
         axis = 0 if flat or call.function_name == "vstack" else 1
     shapes = [one.shape for one in arrays]
     if any(one is None for one in shapes) or not isinstance(axis, int):
-        return of_module(call, base.shaped(None))
+        return place_by_module(call, base.with_shape(None))
     first = shapes[0]
     if first is None or not first or any(one is None or len(one) != len(first) for one in shapes):
-        return of_module(call, base.shaped(None))
+        return place_by_module(call, base.with_shape(None))
     place = axis % len(first)
     parts = [one[place] for one in shapes if one is not None]
     total = add_sizes(parts)
     shape = (*first[:place], total, *first[place + 1 :])
-    return of_module(call, base.shaped(shape, _common_spec(call, arrays, base)))
+    return place_by_module(call, base.with_shape(shape, _common_spec(call, arrays, base)))
 
 
 def add_sizes(sizes: list[Size]) -> Size:
@@ -712,54 +717,54 @@ def add_sizes(sizes: list[Size]) -> Size:
 
 def _common_spec(call: Call, arrays: list[Layout], base: Layout) -> Spec | None:
     """The one spec of operands that must have the same, over Explicit axes; those on no mesh do not count."""
-    if not base.explicit:
+    if not base.is_explicit:
         return None
     specs = {explicit_spec(one) for one in arrays}
     split = {explicit_spec(one) for one in arrays if not is_whole(one)}
     if None in specs or any(None in (one or ()) for one in split):
         return None
     if len(split) > 1:
-        call.interpreter.violate(
+        call.interpreter.record_violation(
             "concatenate.conflict", call.place, left=str(arrays[0]), right=str(arrays[-1])
         )
         return None
     return next(iter(split or specs))
 
 
-@function(*(f"{module} stack" for module in _BOTH))
+@register_function(*(f"{module} stack" for module in _BOTH))
 def stack_arrays(call: Call) -> Value:
     """Arrays along a new dimension."""
-    items = known_items(call.get(0, "arrays"))
+    items = known_items(call.argument_at(0, "arrays"))
     if not items:
         return Layout()
-    arrays = [as_array(one) for one in items]
+    arrays = [layout_as_array(one) for one in items]
     base = meet_operands(call, arrays)
-    axis = call.get(1, "axis", 0)
+    axis = call.argument_at(1, "axis", 0)
     shape = broadcast_shapes([one.shape for one in arrays])
     if shape is None or not isinstance(axis, int):
-        return of_module(call, base.shaped(None))
+        return place_by_module(call, base.with_shape(None))
     place = axis % (len(shape) + 1)
     spec = _common_spec(call, arrays, base)
     kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
     base = replace(base, reduced=frozenset())
-    return of_module(call, base.shaped((*shape[:place], len(arrays), *shape[place:]), kept))
+    return place_by_module(call, base.with_shape((*shape[:place], len(arrays), *shape[place:]), kept))
 
 
 # constructors
 
 
-@function(*(f"{module} zeros ones empty full" for module in _BOTH), "jax.lax full empty")
+@register_function(*(f"{module} zeros ones empty full" for module in _BOTH), "jax.lax full empty")
 def construct_array(call: Call) -> Value:
     """An array of one number, of the shape given."""
-    shape = sizes_of(call.get(0, "shape"))
+    shape = sizes_of(call.argument_at(0, "shape"))
     position = 2 if call.name.endswith("full") else 1
-    dtype = dtype_of(call.get(position, "dtype", None)) if call.has(position, "dtype") else "float32"
+    dtype = dtype_of(call.argument_at(position, "dtype", None)) if call.has_argument(position, "dtype") else "float32"
     found = make_array(call, shape, dtype)
     if call.name == "jax.lax.empty":
         return replace(found, mesh=None, spec=None)  # its type names no mesh, also over Explicit axes
     rows = Figure("repeated", frozenset(), call.place)
-    weak = call.name.endswith(".full") and not call.has(position, "dtype")
-    of_number = isinstance(call.get(1, "fill_value", None), int | float)
+    weak = call.name.endswith(".full") and not call.has_argument(position, "dtype")
+    of_number = isinstance(call.argument_at(1, "fill_value", None), int | float)
     return replace(found, built="filled" if found.built else None, figure=rows, weak=weak and (of_number or None))
 
 
@@ -792,17 +797,17 @@ def _check_device(call: Call, array: Layout, target: Sharding) -> None:
         check_fits(call, array, target.spec, on, call.place, "")
 
 
-@function(*(f"{module} zeros_like ones_like full_like empty_like" for module in _BOTH), "jax.lax full_like")
+@register_function(*(f"{module} zeros_like ones_like full_like empty_like" for module in _BOTH), "jax.lax full_like")
 def array_like(call: Call) -> Value:
     """An array of the shape of another one; over Explicit axes also of its spec, and varying as it does."""
-    array = call.get(0, "a")
+    array = call.argument_at(0, "a")
     if not isinstance(array, Layout):
-        made = make_array(call, as_array(array).shape, None)
+        made = make_array(call, layout_as_array(array).shape, None)
         known = isinstance(array, int | float | tuple | ListValue)
         return made if known else replace(made, mesh=None, spec=None, committed=None, varying=None)
     position = 2 if call.name.endswith("full_like") else 1
-    typed = call.has(position, "dtype")
-    dtype = dtype_of(call.get(position, "dtype")) if typed else array.dtype
+    typed = call.has_argument(position, "dtype")
+    dtype = dtype_of(call.argument_at(position, "dtype")) if typed else array.dtype
     if call.name.startswith("numpy."):
         return host_array(array.shape, dtype)
     if array.mesh is not None and array.mesh.partial:
@@ -811,7 +816,7 @@ def array_like(call: Call) -> Value:
         memory = "device" if array.memory == "device" else None
         alike = Layout(array.shape, dtype, array.mesh, array.spec, array.device, True, memory, False)
         return replace(alike, varying=array.varying, figure=Figure("repeated", frozenset(), call.place))
-    keeps = array.explicit and _keeps_spec(call, array)
+    keeps = array.is_explicit and _keeps_spec(call, array)
     if keeps is None:
         return Layout(array.shape, dtype, host=False)
     placed = keeps and not call.interpreter.traced and array.memory == "device" and is_recent(call)
@@ -830,7 +835,7 @@ def _is_placed_alike(call: Call, array: Layout, typed: bool) -> bool:
     """Return whether an array made like another one outside of jit gets its placement, which it does if that is
     committed.
     """
-    given = any(call.has(-1, name) for name in ("shape", "device", "out_sharding"))
+    given = any(call.has_argument(-1, name) for name in ("shape", "device", "out_sharding"))
     weak = array.weak is not False and not typed
     return not call.interpreter.traced and bool(array.committed) and not (given or weak or array.host or call.open)
 
@@ -848,7 +853,7 @@ def _keeps_spec(call: Call, array: Layout) -> bool | None:
     return not array.weak if array.weak is not None else None
 
 
-@function(*(f"{module} arange linspace eye identity" for module in _BOTH), "jax.lax iota broadcasted_iota")
+@register_function(*(f"{module} arange linspace eye identity" for module in _BOTH), "jax.lax iota broadcasted_iota")
 def counted_array(call: Call) -> Value:
     """Counted numbers, and unit matrices."""
     last = call.function_name
@@ -857,19 +862,19 @@ def counted_array(call: Call) -> Value:
     if last == "arange" and not call.open:
         shape = (_count_of(call),)
     elif last in ("eye", "identity"):
-        first = call.get(0, "N")
-        second = call.get(1, "M", first) if last == "eye" else first
+        first = call.argument_at(0, "N")
+        second = call.argument_at(1, "M", first) if last == "eye" else first
         shape = tuple(one if isinstance(one, int) else None for one in (first, second))
     elif last == "linspace":
-        count = call.get(2, "num", 50)
+        count = call.argument_at(2, "num", 50)
         shape = (count if isinstance(count, int) else None,)
     elif last == "iota":
-        shape = sizes_of(call.get(1, "size"))
+        shape = sizes_of(call.argument_at(1, "size"))
     elif last == "broadcasted_iota":
-        shape = sizes_of(call.get(1, "shape"))
+        shape = sizes_of(call.argument_at(1, "shape"))
     position = {"arange": 3, "eye": 3, "iota": 0, "broadcasted_iota": 0}.get(last, -1)
-    if call.has(position, "dtype"):
-        return make_array(call, shape, dtype_of(call.get(position, "dtype")))
+    if call.has_argument(position, "dtype"):
+        return make_array(call, shape, dtype_of(call.argument_at(position, "dtype")))
     whole = last == "arange" and len(numbers) == len(call.args)
     floats = last != "arange" or any(isinstance(one, float) for one in call.args)
     return make_array(call, shape, "int32" if whole else "float32" if floats else None)
@@ -877,7 +882,7 @@ def counted_array(call: Call) -> Value:
 
 def _count_of(call: Call) -> int | None:
     """How many numbers `arange` gives."""
-    given = [call.get(place, name, None) for place, name in enumerate(("start", "stop", "step"))]
+    given = [call.argument_at(place, name, None) for place, name in enumerate(("start", "stop", "step"))]
     if given[1] is None:
         given = [0, given[0], given[2]]
     start, stop, step = (0 if given[0] is None else given[0]), given[1], (1 if given[2] is None else given[2])
@@ -887,30 +892,30 @@ def _count_of(call: Call) -> int | None:
     return max(0, count)
 
 
-@function("jax.device_get")
+@register_function("jax.device_get")
 def fetch_arrays(call: Call) -> Value:
     """The arrays of a tree, copied to the host."""
-    tree = call.get(0, "x")
-    return map_tree(on_host, tree) if not isinstance(tree, Unknown) else Unknown()
+    tree = call.argument_at(0, "x")
+    return map_tree(copy_to_host, tree) if not isinstance(tree, Unknown) else Unknown()
 
 
-def on_host(leaf: Value) -> Layout:
+def copy_to_host(leaf: Value) -> Layout:
     """An array, copied to the host."""
-    array = as_array(leaf)
+    array = layout_as_array(leaf)
     return replace(host_array(array.shape, array.dtype), rows=array.rows)
 
 
-@function(*(f"{module} array asarray" for module in _BOTH), "numpy copy ascontiguousarray")
+@register_function(*(f"{module} array asarray" for module in _BOTH), "numpy copy ascontiguousarray")
 def from_data(call: Call) -> Value:
     """An array made of numbers, lists or another array."""
-    given = call.get(0, "object")
-    array = as_array(given)
+    given = call.argument_at(0, "object")
+    array = layout_as_array(given)
     if call.name == "numpy.array" and not isinstance(given, Layout | tuple | ListValue):
         from shardlint.layouts.values import Devices
 
         if isinstance(given, Devices):
             return given
-    dtype = dtype_of(call.get(1, "dtype")) if call.has(1, "dtype") else array.dtype
+    dtype = dtype_of(call.argument_at(1, "dtype")) if call.has_argument(1, "dtype") else array.dtype
     if not call.name.startswith("jax.numpy."):
         return replace(host_array(array.shape, dtype), rows=array.rows)
     if isinstance(given, Layout) and not array.host:
@@ -918,7 +923,7 @@ def from_data(call: Call) -> Value:
         return replace(array, dtype=dtype, memory=None if copied else array.memory)
     if isinstance(given, tuple | ListValue) and _has_device_arrays(given):
         stacked = _stack_nested(call, given)
-        return replace(stacked, dtype=device_dtype(dtype)) if call.has(1, "dtype") else stacked
+        return replace(stacked, dtype=device_dtype(dtype)) if call.has_argument(1, "dtype") else stacked
     if array.shape is None:
         return Layout()
     made = fresh_array(call, array.shape, device_dtype(dtype))
@@ -938,7 +943,7 @@ def _stack_nested(call: Call, value: tuple[Value, ...] | ListValue) -> Layout:
     """The array that `jnp.array` stacks from a nested list. The length is unknown for a list that may hold more."""
     items = value if isinstance(value, tuple) else tuple(value.items)
     rows = tuple(_stack_nested(call, one) if isinstance(one, tuple | ListValue) and one else one for one in items)
-    stacked = as_array(stack_arrays(replace(call, name="jax.numpy.stack", args=(rows,), keywords={})))
+    stacked = layout_as_array(stack_arrays(replace(call, name="jax.numpy.stack", args=(rows,), keywords={})))
     is_open = isinstance(value, ListValue) and value.open
     return replace(stacked, shape=(None, *stacked.shape[1:])) if is_open and stacked.shape else stacked
 
@@ -946,10 +951,10 @@ def _stack_nested(call: Call, value: tuple[Value, ...] | ListValue) -> Layout:
 for _dtype in """float32 float16 bfloat16 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 complex64
 bool_""".split():
 
-    @function(f"jax.numpy.{_dtype}", f"numpy.{_dtype}")
+    @register_function(f"jax.numpy.{_dtype}", f"numpy.{_dtype}")
     def scalar_array(call: Call, dtype: str = _dtype.rstrip("_")) -> Value:
         """A number as an array of a type."""
-        array = as_array(call.get(0, "x", 0))
+        array = layout_as_array(call.argument_at(0, "x", 0))
         if call.name.startswith("numpy."):
             return host_array(array.shape, dtype)
         if array.literal:
@@ -957,13 +962,13 @@ bool_""".split():
         return replace(array, dtype=dtype, literal=False)
 
 
-@function("numpy.random.default_rng", "numpy.random.RandomState")
+@register_function("numpy.random.default_rng", "numpy.random.RandomState")
 def random_generator(call: Call) -> Value:
     """A generator of random numbers of numpy."""
     return Library("numpy.random.Generator")
 
 
-@function(
+@register_function(
     "numpy.random.Generator normal uniform standard_normal random integers choice randn rand randint random_sample",
     "numpy.random normal uniform choice randn rand standard_normal random randint random_sample",
 )
@@ -974,23 +979,23 @@ def draw_array(call: Call) -> Value:
         shape = sizes_of(tuple(call.args)) if not call.open else None
     else:
         position = {"standard_normal": 0, "random": 0, "random_sample": 0, "choice": 1}.get(last, 2)
-        given = call.get(position, "size", None)
+        given = call.argument_at(position, "size", None)
         shape = () if given is None else sizes_of(given)
     return host_array(shape, {"integers": "int64", "randint": "int64", "choice": None}.get(last, "float64"))
 
 
-@function("numpy.random.Generator.permutation", "numpy.random.permutation")
+@register_function("numpy.random.Generator.permutation", "numpy.random.permutation")
 def permute_array(call: Call) -> Value:
     """Numbers in another order."""
-    given = call.get(0, "x")
-    shape = (given,) if isinstance(given, int) else as_array(given).shape
+    given = call.argument_at(0, "x")
+    shape = (given,) if isinstance(given, int) else layout_as_array(given).shape
     return host_array(shape, None)
 
 
-@function(*(f"{module} ndim shape size" for module in _BOTH))
+@register_function(*(f"{module} ndim shape size" for module in _BOTH))
 def array_property(call: Call) -> Value:
     """Rank, shape and size as numbers."""
-    array = as_array(call.get(0, "a"))
+    array = layout_as_array(call.argument_at(0, "a"))
     if array.shape is None:
         return Unknown("a shape")
     last = call.function_name

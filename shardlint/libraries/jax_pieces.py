@@ -11,10 +11,10 @@ from itertools import pairwise
 
 from shardlint.layouts.layout import Axes, Figure, Layout, Shape, Size, Spec, multiply_size
 from shardlint.layouts.values import Call, ListValue, Unknown, Value, known_items
-from shardlint.libraries.jax_numpy import check_whole_along, of_module, sizes_of
+from shardlint.libraries.jax_numpy import check_whole_along, place_by_module, sizes_of
 from shardlint.libraries.jax_slices import dimension_of, record_gather, resized_spec
-from shardlint.libraries.meeting import NO_AXES, as_array, is_recent, meet_operands, spec_entry
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import NO_AXES, is_recent, layout_as_array, meet_operands, spec_entry
+from shardlint.libraries.registry import register_function
 
 _BOTH = ("jax.numpy", "numpy")
 
@@ -33,9 +33,9 @@ def _result_with_spec(
 ) -> Layout:
     """The result; without a mesh where its spec is not known."""
     base = _base_of_result(call, array, *chosen)
-    if array.explicit and spec is None:
+    if array.is_explicit and spec is None:
         base = replace(base, mesh=None)
-    return of_module(call, base.shaped(shape, spec))
+    return place_by_module(call, base.with_shape(shape, spec))
 
 
 def _with_size(array: Layout, place: int, size: Size) -> Shape:
@@ -50,10 +50,10 @@ def _resize_dimension(call: Call, array: Layout, place: int, size: Size) -> Layo
     )
 
 
-@function(*(f"{module} broadcast_to" for module in _BOTH), "jax.lax broadcast broadcast_in_dim")
+@register_function(*(f"{module} broadcast_to" for module in _BOTH), "jax.lax broadcast broadcast_in_dim")
 def broadcast_array(call: Call) -> Value:
     """An array with further dimensions, or with one of size 1 repeated."""
-    array, sizes = as_array(call.get(0, "a")), sizes_of(call.get(1, "shape"))
+    array, sizes = layout_as_array(call.argument_at(0, "a")), sizes_of(call.argument_at(1, "shape"))
     found = _broadcast_to_sizes(call, array, sizes)
     grown = found.rank is None or found.rank != array.rank
     return replace(found, figure=Figure("repeated", frozenset(), None)) if grown else found
@@ -64,7 +64,7 @@ def _broadcast_to_sizes(call: Call, array: Layout, sizes: Shape | None) -> Layou
         return _result_with_spec(call, array, sizes if call.function_name != "broadcast" else None, None)
     spec = array.typed_spec
     if call.function_name == "broadcast_in_dim":
-        places = known_items(call.get(2, "broadcast_dimensions"))
+        places = known_items(call.argument_at(2, "broadcast_dimensions"))
         if places is None or len(places) != len(array.shape) or not all(isinstance(one, int) for one in places):
             return _result_with_spec(call, array, sizes, None)
         entries: list[Axes | None] = [NO_AXES] * len(sizes)
@@ -76,27 +76,27 @@ def _broadcast_to_sizes(call: Call, array: Layout, sizes: Shape | None) -> Layou
     return _result_with_spec(call, array, shape, (*more, *spec) if spec is not None else None)
 
 
-@function(*(f"{module} tril triu" for module in _BOTH))
+@register_function(*(f"{module} tril triu" for module in _BOTH))
 def triangle_of_array(call: Call) -> Value:
     """An array with a triangle of zeros."""
-    array = as_array(call.get(0, "m"))
+    array = layout_as_array(call.argument_at(0, "m"))
     in_context = call.interpreter.mesh is not None or not call.interpreter.mesh_known
-    split = any(array.typed_spec or (None,)) if array.explicit else False
+    split = any(array.typed_spec or (None,)) if array.is_explicit else False
     mask_is_typed = in_context and is_recent(call) is not True  # the mask has a type of its own there
     if split and mask_is_typed:
         if call.interpreter.mesh is not None and is_recent(call) is False:
             axes = "/".join(axis for one in array.typed_spec or () for axis in one or ())
-            call.interpreter.violate(
+            call.interpreter.record_violation(
                 "elementwise.conflict", call.place, left="the mask", right=str(array), axes=axes, dimension=""
             )
         return _result_with_spec(call, array, array.shape, None)
     return _result_with_spec(call, array, array.shape, array.typed_spec)
 
 
-@function(*(f"{module} tile" for module in _BOTH))
+@register_function(*(f"{module} tile" for module in _BOTH))
 def tile_array(call: Call) -> Value:
     """An array repeated along dimensions."""
-    array, times = as_array(call.get(0, "A")), sizes_of(call.get(1, "reps"))
+    array, times = layout_as_array(call.argument_at(0, "A")), sizes_of(call.argument_at(1, "reps"))
     if array.shape is None or times is None:
         return _result_with_spec(call, array, None, None)
     rank = max(len(array.shape), len(times))
@@ -112,10 +112,10 @@ def tile_array(call: Call) -> Value:
     return _result_with_spec(call, array, tuple(multiply_size(size, count) for size, count in sizes), found)
 
 
-@function(*(f"{module} repeat" for module in _BOTH))
+@register_function(*(f"{module} repeat" for module in _BOTH))
 def repeat_entries(call: Call) -> Value:
     """Each entry several times along a dimension. With a mesh in context it raises where that is split."""
-    array, count = as_array(call.get(0, "a")), call.get(1, "repeats")
+    array, count = layout_as_array(call.argument_at(0, "a")), call.argument_at(1, "repeats")
     place = dimension_of(call, array, 2, None)
     if array.shape is None or place is None or not isinstance(count, int):
         return _result_with_spec(call, array, None, None)
@@ -129,10 +129,10 @@ def repeat_entries(call: Call) -> Value:
     )
 
 
-@function(*(f"{module} pad" for module in _BOTH))
+@register_function(*(f"{module} pad" for module in _BOTH))
 def pad_array(call: Call) -> Value:
     """An array with more entries at its ends."""
-    array, widths = as_array(call.get(0, "array")), _padding_widths(call.get(1, "pad_width"))
+    array, widths = layout_as_array(call.argument_at(0, "array")), _padding_widths(call.argument_at(1, "pad_width"))
     if array.shape is None or widths is None:
         return _result_with_spec(call, array, None, None)
     if len(widths) == 1:
@@ -143,7 +143,7 @@ def pad_array(call: Call) -> Value:
     for place, (size, more) in enumerate(zip(array.shape, widths, strict=True)):
         if more:
             found = _resize_dimension(call, found, place, size + more if isinstance(size, int) else None)
-            if found.shape is None or (array.explicit and found.mesh is None):
+            if found.shape is None or (array.is_explicit and found.mesh is None):
                 pairs = zip(array.shape, widths, strict=True)
                 wider = tuple(one + two if isinstance(one, int) else None for one, two in pairs)
                 return _result_with_spec(call, array, wider, None)
@@ -163,10 +163,10 @@ def _padding_widths(value: Value) -> tuple[int, ...] | None:
     return tuple(sum(one) for one in found if one is not None)
 
 
-@function(*(f"{module} split array_split" for module in _BOTH))
+@register_function(*(f"{module} split array_split" for module in _BOTH))
 def split_array(call: Call) -> Value:
     """The parts of an array along a dimension."""
-    array, sections = as_array(call.get(0, "ary")), call.get(1, "indices_or_sections")
+    array, sections = layout_as_array(call.argument_at(0, "ary")), call.argument_at(1, "indices_or_sections")
     place = dimension_of(call, array, 2)
     size = array.shape[place] if array.shape is not None and place is not None else None
     if place is None or not isinstance(size, int):
@@ -185,10 +185,10 @@ def split_array(call: Call) -> Value:
     )
 
 
-@function(*(f"{module} take" for module in _BOTH))
+@register_function(*(f"{module} take" for module in _BOTH))
 def take_entries(call: Call) -> Value:
     """The entries of a dimension that an array of numbers chooses."""
-    array, index = as_array(call.get(0, "a")), as_array(call.get(1, "indices"))
+    array, index = layout_as_array(call.argument_at(0, "a")), layout_as_array(call.argument_at(1, "indices"))
     place = dimension_of(call, array, 2, None)
     if array.shape is None or index.shape is None or place is None:
         return _result_with_spec(call, array, None, None, index)
@@ -201,10 +201,10 @@ def take_entries(call: Call) -> Value:
     return _result_with_spec(call, array, shape, entries, index)
 
 
-@function(*(f"{module} take_along_axis" for module in _BOTH))
+@register_function(*(f"{module} take_along_axis" for module in _BOTH))
 def take_along(call: Call) -> Value:
     """Entries that an array of numbers of the same rank chooses along a dimension."""
-    array, index = as_array(call.get(0, "arr")), as_array(call.get(1, "indices"))
+    array, index = layout_as_array(call.argument_at(0, "arr")), layout_as_array(call.argument_at(1, "indices"))
     place = dimension_of(call, array, 2, -1)
     if array.shape is None or index.shape is None or place is None or len(index.shape) != len(array.shape):
         return _result_with_spec(call, array, None, None, index)
@@ -224,16 +224,16 @@ def _entries_except(spec: Spec, place: int) -> Spec:
     return (*spec[:place], *spec[place + 1 :])
 
 
-@function(*(f"{module} diag" for module in _BOTH))
+@register_function(*(f"{module} diag" for module in _BOTH))
 def diagonal_of_array(call: Call) -> Value:
     """The diagonal of a matrix, or a matrix with a diagonal."""
-    array = as_array(call.get(0, "v"))
-    if array.shape is None or len(array.shape) not in (1, 2) or call.get(1, "k", 0) != 0:
+    array = layout_as_array(call.argument_at(0, "v"))
+    if array.shape is None or len(array.shape) not in (1, 2) or call.argument_at(1, "k", 0) != 0:
         return _result_with_spec(call, array, None, None)
     spec = array.typed_spec
     if len(array.shape) == 2:
         for place in (0, 1):
-            if spec_entry(array, place) and array.explicit:
+            if spec_entry(array, place) and array.is_explicit:
                 _check_gathered(call, array, place)
                 break
         size = array.shape[0] if array.shape[0] == array.shape[1] else None
@@ -248,15 +248,15 @@ def diagonal_of_array(call: Call) -> Value:
 
 
 def _check_gathered(call: Call, array: Layout, place: int) -> None:
-    axes = spec_entry(array, place) if array.explicit else NO_AXES
+    axes = spec_entry(array, place) if array.is_explicit else NO_AXES
     if axes:
         record_gather(call, array, axes)
 
 
-@function("jax.numpy atleast_1d atleast_2d atleast_3d", "numpy atleast_1d atleast_2d atleast_3d")
-def at_least(call: Call) -> Value:
+@register_function("jax.numpy atleast_1d atleast_2d atleast_3d", "numpy atleast_1d atleast_2d atleast_3d")
+def ensure_rank(call: Call) -> Value:
     """An array with so many dimensions or more."""
-    array, least = as_array(call.get(0, "a")), int(call.name[-2])
+    array, least = layout_as_array(call.argument_at(0, "a")), int(call.name[-2])
     if array.shape is None:
         return _result_with_spec(call, array, None, None)
     before = {1: 0, 2: 1, 3: 1}[least] if len(array.shape) == 1 else least if not array.shape else 0

@@ -24,8 +24,8 @@ from shardlint.layouts.values import (
 from shardlint.libraries.jax_numpy import dtype_of, sizes_of
 from shardlint.libraries.jax_sharding import place_array, place_of
 from shardlint.libraries.jax_transforms import transform_decorator
-from shardlint.libraries.meeting import as_array, computed_array, host_array
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import computed_array, host_array, layout_as_array
+from shardlint.libraries.registry import register_function
 
 _UTILITIES = "jax.experimental.multihost_utils"
 
@@ -40,16 +40,16 @@ def _make_global_array(
     return place_array(call, array, target, place_of(call, position, ""), path)
 
 
-@function("jax make_array_from_callback make_array_from_single_device_arrays")
-def from_parts(call: Call) -> Value:
+@register_function("jax make_array_from_callback make_array_from_single_device_arrays")
+def array_from_parts(call: Call) -> Value:
     """An array whose parts a function gives, or arrays on single devices."""
-    callback = call.get(2, "data_callback", None)
+    callback = call.argument_at(2, "data_callback", None)
     if "callback" in call.name and callback is not None:
-        with call.interpreter.uncertain():
-            call.interpreter.call(callback, (Unknown("an index"),), {}, call.place)
+        with call.interpreter.run_uncertainly():
+            call.interpreter.call_value(callback, (Unknown("an index"),), {}, call.place)
     given = call.keywords.get("dtype")
     dtype = dtype_of(given) if given is not None else None
-    return _make_global_array(call, sizes_of(call.get(0, "shape")), dtype, call.get(1, "sharding"), 1)
+    return _make_global_array(call, sizes_of(call.argument_at(0, "shape")), dtype, call.argument_at(1, "sharding"), 1)
 
 
 def _whole_shape(array: Layout, target: Value) -> Shape | None:
@@ -57,90 +57,94 @@ def _whole_shape(array: Layout, target: Value) -> Shape | None:
     spec = target.spec if isinstance(target, Sharding) else target
     if array.shape is None or not isinstance(spec, PartitionSpec) or spec.open:
         return (None,) * len(array.shape) if array.shape is not None else None
-    axes = (*spec.axes(), *((),) * len(array.shape))
+    axes = (*spec.axes_of_entries(), *((),) * len(array.shape))
     return tuple(size if axes[place] == () else None for place, size in enumerate(array.shape))
 
 
-@function("jax.make_array_from_process_local_data")
-def from_process(call: Call) -> Value:
+@register_function("jax.make_array_from_process_local_data")
+def arrays_from_processes(call: Call) -> Value:
     """A tree of arrays to which each process adds a part."""
-    target, tree, whole = call.get(0, "sharding"), call.get(1, "local_data"), call.get(2, "global_shape", None)
+    target, tree, whole = (
+        call.argument_at(0, "sharding"),
+        call.argument_at(1, "local_data"),
+        call.argument_at(2, "global_shape", None),
+    )
     if whole is not None:
         return _make_global_array(call, sizes_of(whole), None, target, 0)
     if isinstance(tree, Unknown):
         return AnyTree(_make_global_array(call, None, None, target, 0))
     return map_tree(
-        lambda leaf: _make_global_array(call, _whole_shape(as_array(leaf), target), None, target, 0), tree
+        lambda leaf: _make_global_array(call, _whole_shape(layout_as_array(leaf), target), None, target, 0), tree
     )
 
 
-@function(f"{_UTILITIES} host_local_array_to_global_array")
-def to_global(call: Call) -> Value:
+@register_function(f"{_UTILITIES} host_local_array_to_global_array")
+def make_global_arrays(call: Call) -> Value:
     """Arrays to which each process adds a part, over a mesh."""
-    mesh, tree = call.get(1, "global_mesh"), call.get(0, "local_inputs")
+    mesh, tree = call.argument_at(1, "global_mesh"), call.argument_at(0, "local_inputs")
 
     def make_array(path: str, leaf: Value, spec: Value) -> Value:
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         on = mesh if isinstance(mesh, Mesh) else Unknown("a mesh")
         target = Sharding(on, spec) if isinstance(spec, PartitionSpec) else Unknown("a spec")
         return _make_global_array(call, _whole_shape(array, spec), array.dtype, target, 2, path)
 
     return (
-        map_spread(make_array, call.get(2, "pspecs"), tree)
+        map_spread(make_array, call.argument_at(2, "pspecs"), tree)
         if not isinstance(tree, Unknown)
         else AnyTree(Unknown())
     )
 
 
-@function(f"{_UTILITIES} global_array_to_host_local_array")
-def to_local(call: Call) -> Value:
+@register_function(f"{_UTILITIES} global_array_to_host_local_array")
+def local_parts_of_arrays(call: Call) -> Value:
     """The part of arrays that a process has."""
-    tree = call.get(0, "global_inputs")
+    tree = call.argument_at(0, "global_inputs")
 
     def make_array(_: str, leaf: Value, spec: Value) -> Value:
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         return Layout(_whole_shape(array, spec), array.dtype)
 
     return (
-        map_spread(make_array, call.get(2, "pspecs"), tree)
+        map_spread(make_array, call.argument_at(2, "pspecs"), tree)
         if not isinstance(tree, Unknown)
         else AnyTree(Unknown())
     )
 
 
-@function(f"{_UTILITIES} process_allgather")
+@register_function(f"{_UTILITIES} process_allgather")
 def gather_processes(call: Call) -> Value:
     """Arrays of numpy: those of all processes along the first dimension, which may be a new one unless `tiled`."""
-    tree, tiled = call.get(0, "in_tree"), call.get(1, "tiled", False)
+    tree, tiled = call.argument_at(0, "in_tree"), call.argument_at(1, "tiled", False)
 
     def gather_leaf(leaf: Value) -> Value:
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         shape = (None, *array.shape[1:]) if array.shape and tiled is True else None
         return host_array(shape, array.dtype)
 
     return map_tree(gather_leaf, tree) if not isinstance(tree, Unknown) else AnyTree(Layout(host=True))
 
 
-@function(f"{_UTILITIES} broadcast_one_to_all")
-def from_one(call: Call) -> Value:
+@register_function(f"{_UTILITIES} broadcast_one_to_all")
+def broadcast_from_one_process(call: Call) -> Value:
     """The arrays of one process on all of them, as those of numpy."""
-    tree = call.get(0, "in_tree")
+    tree = call.argument_at(0, "in_tree")
 
     def copy_leaf(leaf: Value) -> Value:
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         return leaf if array.is_key else host_array(array.shape, array.dtype)
 
     return map_tree(copy_leaf, tree) if not isinstance(tree, Unknown) else AnyTree(Layout(host=True))
 
 
-@function(f"{_UTILITIES} assert_equal", "jax.debug print visualize_array_sharding")
-def show_nothing(call: Call) -> Value:
+@register_function(f"{_UTILITIES} assert_equal", "jax.debug print visualize_array_sharding")
+def return_nothing(call: Call) -> Value:
     """Nothing."""
     return None
 
 
-@function("jax.debug callback inspect_array_sharding")
-def shown_by(call: Call) -> Value:
+@register_function("jax.debug callback inspect_array_sharding")
+def call_on_host(call: Call) -> Value:
     """Nothing; a function of the host is called."""
     call.interpreter.call_unknown(call.name, call.args, call.keywords, call.place)
     return None
@@ -161,39 +165,39 @@ def _describe_arrays(call: Call, given: tuple[Value, ...], shapes: Value) -> Val
     return map_tree(make_array, shapes) if not isinstance(shapes, Unknown) else AnyTree(Unknown())
 
 
-@function("jax pure_callback io_callback")
+@register_function("jax pure_callback io_callback")
 def host_callback(call: Call) -> Value:
     """Return the result of a host callback, with the declared shapes."""
     call.interpreter.call_unknown(call.name, call.args[:1], {}, call.place)
-    return _describe_arrays(call, call.args[2:], call.get(1, "result_shape_dtypes"))
+    return _describe_arrays(call, call.args[2:], call.argument_at(1, "result_shape_dtypes"))
 
 
-@function("jax.experimental.pallas pallas_call")
+@register_function("jax.experimental.pallas pallas_call")
 def kernel_function(call: Call) -> Value:
     """A function that gives arrays of the shapes that are said."""
-    shapes = call.get(1, "out_shape", None)
+    shapes = call.argument_at(1, "out_shape", None)
 
-    def run(again: Call) -> Value:
+    def run_kernel(again: Call) -> Value:
         return _describe_arrays(
             replace(again, name=call.name), again.args, Unknown() if shapes is None else shapes
         )
 
-    return Native(call.name, run)
+    return Native(call.name, run_kernel)
 
 
-def _typed_anew(call: Call, given: Value) -> Value:
+def _change_axis_types(call: Call, given: Value) -> Value:
     """A function whose arrays have other types of axes inside: of the results, the sharding is not followed."""
 
     def leaf_inside(leaf: Value) -> Value:
         return replace(leaf, mesh=None, spec=None, committed=None) if isinstance(leaf, Layout) else leaf
 
-    def run(again: Call) -> Value:
+    def run_retyped(again: Call) -> Value:
         keywords = {name: one for name, one in again.keywords.items() if name != "out_sharding"}
         args = tuple(map_tree(leaf_inside, one) for one in again.args)
-        found = again.interpreter.call(given, args, keywords, again.place, again.open)
+        found = again.interpreter.call_value(given, args, keywords, again.place, again.open)
         return map_tree(lambda leaf: Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else leaf, found)
 
-    return Native(call.name, run)
+    return Native(call.name, run_retyped)
 
 
-function("jax.sharding auto_axes explicit_axes")(transform_decorator(_typed_anew))
+register_function("jax.sharding auto_axes explicit_axes")(transform_decorator(_change_axis_types))

@@ -9,30 +9,30 @@ from shardlint.layouts.values import Call, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import (
     check_whole_along,
     contract_letters,
-    of_module,
+    place_by_module,
     ravel_array,
     reduce_array,
 )
 from shardlint.libraries.meeting import (
     NO_AXES,
-    as_array,
     broadcast_values,
     computed_array,
+    layout_as_array,
     meet_operands,
     spec_entry,
 )
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 _BOTH = ("jax.numpy", "numpy")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _product_operands(call: Call) -> tuple[Layout, Layout]:
-    return as_array(call.get(0, "a")), as_array(call.get(1, "b"))
+    return layout_as_array(call.argument_at(0, "a")), layout_as_array(call.argument_at(1, "b"))
 
 
 def _unknown_product(call: Call, arrays: tuple[Layout, ...]) -> Layout:
-    return of_module(call, replace(meet_operands(call, arrays), mesh=None, dtype=None).shaped(None))
+    return place_by_module(call, replace(meet_operands(call, arrays), mesh=None, dtype=None).with_shape(None))
 
 
 def _contract_pairs(
@@ -47,7 +47,7 @@ def _contract_pairs(
     shared = [one[first] for first, _ in batch]
     gone = {one[first] for first, _ in pairs}
     free = [name for name in (*one, *two) if name not in gone and name not in shared]
-    return of_module(
+    return place_by_module(
         call, contract_letters(call, left, right, ("".join(one), "".join(two), "".join((*shared, *free))))
     )
 
@@ -68,11 +68,11 @@ def _dimension_pairs(value: Value, left: Layout, right: Layout) -> list[tuple[in
     return list(zip(one, two, strict=True)) if one is not None and two is not None and len(one) == len(two) else None
 
 
-@function("jax.lax dot_general")
+@register_function("jax.lax dot_general")
 def dot_general(call: Call) -> Value:
     """A contraction as jax spells it: the dimensions that are summed, and those of the batch."""
     left, right = _product_operands(call)
-    parts = known_items(call.get(2, "dimension_numbers"))
+    parts = known_items(call.argument_at(2, "dimension_numbers"))
     summed = _dimension_pairs(parts[0], left, right) if parts is not None and len(parts) == 2 else None
     batch = _dimension_pairs(parts[1], left, right) if parts is not None and len(parts) == 2 else None
     if summed is None or batch is None:
@@ -80,11 +80,11 @@ def dot_general(call: Call) -> Value:
     return _contract_pairs(call, left, right, summed, batch)
 
 
-@function(*(f"{module} tensordot" for module in _BOTH))
+@register_function(*(f"{module} tensordot" for module in _BOTH))
 def tensor_dot(call: Call) -> Value:
     """The last dimensions of the left meet the first of the right, or those that are named."""
     left, right = _product_operands(call)
-    axes = call.get(2, "axes", 2)
+    axes = call.argument_at(2, "axes", 2)
     if left.rank is None or right.rank is None:
         return _unknown_product(call, (left, right))
     if isinstance(axes, int) and 0 <= axes <= min(left.rank, right.rank):
@@ -98,7 +98,7 @@ def tensor_dot(call: Call) -> Value:
     )
 
 
-@function(*(f"{module} inner" for module in _BOTH))
+@register_function(*(f"{module} inner" for module in _BOTH))
 def inner_product(call: Call) -> Value:
     """The last dimensions meet."""
     left, right = _product_operands(call)
@@ -107,11 +107,11 @@ def inner_product(call: Call) -> Value:
     return _contract_pairs(call, left, right, [(left.rank - 1, right.rank - 1)], [])
 
 
-@function(*(f"{module} vdot" for module in _BOTH))
+@register_function(*(f"{module} vdot" for module in _BOTH))
 def vector_dot(call: Call) -> Value:
     """The product of all entries, summed."""
     left, right = (
-        as_array(ravel_array(replace(call, args=(one,), keywords={}))) for one in _product_operands(call)
+        layout_as_array(ravel_array(replace(call, args=(one,), keywords={}))) for one in _product_operands(call)
     )
     return _contract_pairs(call, left, right, [(0, 0)], [])
 
@@ -122,64 +122,68 @@ def _with_unit_dimensions(array: Layout, first: bool) -> Layout:
     entries = [((one, NO_AXES) if first else (NO_AXES, one)) for one in spec or ()]
     sizes = [((one, 1) if first else (1, one)) for one in array.shape or ()]
     flat: Shape = tuple(size for pair in sizes for size in pair)
-    return array.shaped(flat, tuple(axes for pair in entries for axes in pair) if spec is not None else None)
+    return array.with_shape(flat, tuple(axes for pair in entries for axes in pair) if spec is not None else None)
 
 
-@function(*(f"{module} outer kron" for module in _BOTH))
+@register_function(*(f"{module} outer kron" for module in _BOTH))
 def outer_product(call: Call) -> Value:
     """Each entry of the one by each of the other."""
     left, right = _product_operands(call)
     if call.function_name == "outer":
         left, right = (
-            as_array(ravel_array(replace(call, args=(one,), keywords={}))) for one in (left, right)
+            layout_as_array(ravel_array(replace(call, args=(one,), keywords={}))) for one in (left, right)
         )
     if left.rank is None or left.rank != right.rank:
         return _unknown_product(call, (left, right))
     found = broadcast_values(call, (_with_unit_dimensions(left, True), _with_unit_dimensions(right, False)))
     if call.function_name == "outer" or found.shape is None:
-        return of_module(call, found)
+        return place_by_module(call, found)
     sizes = zip(left.shape or (), right.shape or (), strict=True)
     shape = tuple(multiply_size(one, two) for one, two in sizes)
     whole = found.typed_spec is not None and not any(found.typed_spec)
-    if found.explicit and not whole:
+    if found.is_explicit and not whole:
         found = replace(found, mesh=None)
-    return of_module(call, found.shaped(shape, (NO_AXES,) * len(shape) if whole else None))
+    return place_by_module(call, found.with_shape(shape, (NO_AXES,) * len(shape) if whole else None))
 
 
-@function("jax.numpy.linalg norm", "numpy.linalg norm")
+@register_function("jax.numpy.linalg norm", "numpy.linalg norm")
 def norm_of_array(call: Call) -> Value:
     """A norm over one dimension, over two, or over all of them."""
-    array, axis, order = as_array(call.get(0, "x")), call.get(2, "axis", None), call.get(1, "ord", None)
-    home, keep = call.name.partition(".linalg")[0], call.get(3, "keepdims", False)
-    total = replace(call, name=f"{home}.sum", args=(call.get(0, "x"), axis), keywords={"keepdims": keep})
+    array, axis, order = (
+        layout_as_array(call.argument_at(0, "x")),
+        call.argument_at(2, "axis", None),
+        call.argument_at(1, "ord", None),
+    )
+    home, keep = call.name.partition(".linalg")[0], call.argument_at(3, "keepdims", False)
+    total = replace(call, name=f"{home}.sum", args=(call.argument_at(0, "x"), axis), keywords={"keepdims": keep})
     if isinstance(axis, int | None) and order is None:
         return reduce_array(total)
-    found = as_array(
-        reduce_array(replace(total, args=(array.shaped(array.shape), axis)))
+    found = layout_as_array(
+        reduce_array(replace(total, args=(array.with_shape(array.shape), axis)))
     )  # its spec depends on `ord`
-    return of_module(call, computed_array(call, [array], found.shape, found.dtype))
+    return place_by_module(call, computed_array(call, [array], found.shape, found.dtype))
 
 
 def check_matrix(call: Call, matrix: Layout) -> None:
     """Record a matrix that is split over Explicit axes: a batch of them may be."""
     for place in range(max((matrix.rank or 0) - 2, 0), matrix.rank or 0):
-        if matrix.explicit and spec_entry(matrix, place):
+        if matrix.is_explicit and spec_entry(matrix, place):
             check_whole_along(call, matrix, place)
             break
 
 
-@function("jax.numpy.linalg solve inv", "numpy.linalg solve inv")
+@register_function("jax.numpy.linalg solve inv", "numpy.linalg solve inv")
 def solve_matrix(call: Call) -> Value:
     """The inverse of a matrix, or of it by another one; over Explicit axes the matrix is whole."""
-    matrix = as_array(call.get(0, "a"))
-    other = as_array(call.get(1, "b")) if call.function_name == "solve" else matrix
-    if isinstance(call.get(0, "a"), Unknown):
+    matrix = layout_as_array(call.argument_at(0, "a"))
+    other = layout_as_array(call.argument_at(1, "b")) if call.function_name == "solve" else matrix
+    if isinstance(call.argument_at(0, "a"), Unknown):
         return Layout()
     base = meet_operands(call, [matrix, other])
     check_matrix(call, matrix)
-    specs = [one.typed_spec for one in (matrix, other) if one.explicit]
+    specs = [one.typed_spec for one in (matrix, other) if one.is_explicit]
     whole = all(spec is not None and not any(spec) for spec in specs)
-    if base.explicit and not whole:
+    if base.is_explicit and not whole:
         base = replace(base, mesh=None)
     spec = (NO_AXES,) * len(other.shape) if whole and other.shape is not None else None
-    return of_module(call, base.shaped(other.shape, spec))
+    return place_by_module(call, base.with_shape(other.shape, spec))

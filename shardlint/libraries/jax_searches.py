@@ -13,21 +13,21 @@ from shardlint.libraries.jax_numpy import (
     apply_elementwise,
     check_sorted,
     make_array,
-    of_module,
+    place_by_module,
     ravel_array,
     size_of,
 )
 from shardlint.libraries.meeting import (
     NO_AXES,
-    as_array,
     broadcast_shapes,
     computed_array,
     is_whole,
+    layout_as_array,
     searches_whole,
     spec_entry,
     typed_like,
 )
-from shardlint.libraries.registry import FUNCTIONS, function
+from shardlint.libraries.registry import FUNCTIONS, register_function
 
 _BOTH = ("jax.numpy", "numpy")
 
@@ -44,17 +44,17 @@ def _count_found(call: Call) -> Size:
 
 def nonzero_places(call: Call) -> Value:
     """A row of numbers for each dimension: where the entries are that are not zero."""
-    array = as_array(call.get(0, "a"))
-    each = of_module(
+    array = layout_as_array(call.argument_at(0, "a"))
+    each = place_by_module(
         call, computed_array(call, [array], (_count_found(call),), counting_dtype(call), searches_whole(call))
     )
     return (each,) * max(array.rank, 1) if array.rank is not None else ListValue([each], True)
 
 
-function(*(f"{module} nonzero" for module in _BOTH))(nonzero_places)
+register_function(*(f"{module} nonzero" for module in _BOTH))(nonzero_places)
 
 
-@function(*(f"{module} where" for module in _BOTH))
+@register_function(*(f"{module} where" for module in _BOTH))
 def where_condition(call: Call) -> Value:
     """Entries of two arrays by a condition; of a condition alone, where it holds."""
     alone = len(call.args) == 1 and not call.open and not call.keywords.keys() & {"x", "y"}
@@ -64,177 +64,180 @@ def where_condition(call: Call) -> Value:
     return apply_elementwise(replace(call, args=(*call.args, *named), keywords={}))
 
 
-@function(*(f"{module} argwhere flatnonzero" for module in _BOTH))
+@register_function(*(f"{module} argwhere flatnonzero" for module in _BOTH))
 def argwhere_rows(call: Call) -> Value:
     """The same as rows of one array, or as numbers in the flat array."""
-    array = as_array(call.get(0, "a"))
+    array = layout_as_array(call.argument_at(0, "a"))
     flat = call.function_name == "flatnonzero"
     shape = (_count_found(call),) if flat else (_count_found(call), array.rank)
-    return of_module(call, computed_array(call, [array], shape, counting_dtype(call), searches_whole(call)))
+    return place_by_module(call, computed_array(call, [array], shape, counting_dtype(call), searches_whole(call)))
 
 
-@function(*(f"{module} unique" for module in _BOTH))
+@register_function(*(f"{module} unique" for module in _BOTH))
 def unique_entries(call: Call) -> Value:
     """The entries of an array without those that repeat, and what else is asked for."""
-    array, axis = as_array(call.get(0, "ar")), call.get(4, "axis", None)
+    array, axis = layout_as_array(call.argument_at(0, "ar")), call.argument_at(4, "axis", None)
     shape = (_count_found(call),) if axis is None else None
-    values = of_module(
+    values = place_by_module(
         call, computed_array(call, [array], shape, array.dtype, axis is None and searches_whole(call))
     )
     asked = [
-        call.get(place, f"return_{name}", False)
+        call.argument_at(place, f"return_{name}", False)
         for place, name in enumerate(("index", "inverse", "counts"), 1)
     ]
     if not all(isinstance(one, bool) for one in asked):
         return Unknown("entries, and maybe where they are")
-    counted = replace(values.shaped((_count_found(call),)), dtype=counting_dtype(call))
-    inverse = replace(counted.shaped(None), mesh=None)  # releases differ in its shape
+    counted = replace(values.with_shape((_count_found(call),)), dtype=counting_dtype(call))
+    inverse = replace(counted.with_shape(None), mesh=None)  # releases differ in its shape
     others = [part for part, wanted in zip((counted, inverse, counted), asked, strict=True) if wanted]
     return (values, *others) if others else values
 
 
-@function(*(f"{module} isin in1d" for module in _BOTH))
+@register_function(*(f"{module} isin in1d" for module in _BOTH))
 def is_in_entries(call: Call) -> Value:
     """For each entry whether it is one of others."""
-    array, others = as_array(call.get(0, "element")), as_array(call.get(1, "test_elements"))
+    array, others = (
+        layout_as_array(call.argument_at(0, "element")),
+        layout_as_array(call.argument_at(1, "test_elements")),
+    )
     ravel_array(replace(call, args=(array,), keywords={}))
-    return of_module(call, computed_array(call, [array, others], array.shape, "bool"))
+    return place_by_module(call, computed_array(call, [array, others], array.shape, "bool"))
 
 
-@function(*(f"{module} searchsorted digitize" for module in _BOTH))
+@register_function(*(f"{module} searchsorted digitize" for module in _BOTH))
 def search_sorted(call: Call) -> Value:
     """For each number its place among sorted ones."""
-    ordered, numbers = as_array(call.get(0, "a")), as_array(call.get(1, "v"))
+    ordered, numbers = layout_as_array(call.argument_at(0, "a")), layout_as_array(call.argument_at(1, "v"))
     if call.function_name == "digitize":
-        ordered, numbers = as_array(call.get(1, "bins")), as_array(call.get(0, "x"))
+        ordered, numbers = layout_as_array(call.argument_at(1, "bins")), layout_as_array(call.argument_at(0, "x"))
     split = searches_whole(call) and is_whole(ordered)
-    return of_module(
+    return place_by_module(
         call, computed_array(call, [ordered, numbers], numbers.shape, counting_dtype(call), split)
     )
 
 
-@function(*(f"{module} bincount" for module in _BOTH))
+@register_function(*(f"{module} bincount" for module in _BOTH))
 def count_bins(call: Call) -> Value:
     """How often each number occurs, or the sum of weights."""
-    array, weights = as_array(call.get(0, "x")), call.get(1, "weights", None)
+    array, weights = layout_as_array(call.argument_at(0, "x")), call.argument_at(1, "weights", None)
     length = size_of(call.keywords.get("length"))
-    arrays = [array] if weights is None else [array, as_array(weights)]
+    arrays = [array] if weights is None else [array, layout_as_array(weights)]
     found = computed_array(call, arrays, (length,), counting_dtype(call) if weights is None else None)
-    return of_module(call, found)
+    return place_by_module(call, found)
 
 
-@function(*(f"{module} histogram histogram_bin_edges" for module in _BOTH))
+@register_function(*(f"{module} histogram histogram_bin_edges" for module in _BOTH))
 def make_histogram(call: Call) -> Value:
     """Counts, and the ends of the intervals."""
-    array, bins = as_array(call.get(0, "a")), call.get(1, "bins", 10)
+    array, bins = layout_as_array(call.argument_at(0, "a")), call.argument_at(1, "bins", 10)
     count = bins if isinstance(bins, int) else None
-    if count is None and as_array(bins).rank == 1:
-        size = as_array(bins).shape or (None,)
+    if count is None and layout_as_array(bins).rank == 1:
+        size = layout_as_array(bins).shape or (None,)
         count = size[0] - 1 if isinstance(size[0], int) else None
     whole = searches_whole(call)
-    ends = of_module(
+    ends = place_by_module(
         call, computed_array(call, [array], (count + 1 if count is not None else None,), None, whole)
     )
-    counts = of_module(call, computed_array(call, [array], (count,)))
+    counts = place_by_module(call, computed_array(call, [array], (count,)))
     return ends if call.function_name == "histogram_bin_edges" else (counts, ends)
 
 
-@function(*(f"{module} array_equal allclose" for module in _BOTH))
+@register_function(*(f"{module} array_equal allclose" for module in _BOTH))
 def compare_arrays(call: Call) -> Value:
     """Return whether two arrays are equal; for numpy as a Python bool."""
     if call.name.startswith("numpy."):
         return Unknown("a comparison")
-    arrays = [as_array(call.get(0, "a")), as_array(call.get(1, "b"))]
+    arrays = [layout_as_array(call.argument_at(0, "a")), layout_as_array(call.argument_at(1, "b"))]
     return computed_array(call, arrays, (), "bool")
 
 
-@function(*(f"{module} iscomplexobj isscalar" for module in _BOTH))
+@register_function(*(f"{module} iscomplexobj isscalar" for module in _BOTH))
 def test_as_bool(call: Call) -> Value:
     """Return whether a value is complex, or a scalar, as a Python bool."""
-    array = as_array(call.get(0, "x"))
+    array = layout_as_array(call.argument_at(0, "x"))
     if call.function_name == "iscomplexobj":
         return "complex" in array.dtype if array.dtype is not None else Unknown("a type")
-    return True if isinstance(call.get(0, "x"), int | float | complex) else Unknown("a test")
+    return True if isinstance(call.argument_at(0, "x"), int | float | complex) else Unknown("a test")
 
 
-@function(*(f"{module} unravel_index" for module in _BOTH))
+@register_function(*(f"{module} unravel_index" for module in _BOTH))
 def unravel_numbers(call: Call) -> Value:
     """The numbers of entries in a flat array as rows of numbers, one for each dimension."""
-    array, sizes = as_array(call.get(0, "indices")), known_items(call.get(1, "shape"))
-    each = of_module(call, computed_array(call, [array], array.shape))
+    array, sizes = layout_as_array(call.argument_at(0, "indices")), known_items(call.argument_at(1, "shape"))
+    each = place_by_module(call, computed_array(call, [array], array.shape))
     return (each,) * len(sizes) if sizes is not None else ListValue([each], True)
 
 
-@function(*(f"{module} ravel_multi_index" for module in _BOTH))
+@register_function(*(f"{module} ravel_multi_index" for module in _BOTH))
 def ravel_index(call: Call) -> Value:
     """The numbers of entries in the flat array."""
-    arrays = [as_array(one) for one in known_items(call.get(0, "multi_index")) or ()] or [Layout()]
-    return of_module(call, computed_array(call, arrays, broadcast_shapes([one.shape for one in arrays])))
+    arrays = [layout_as_array(one) for one in known_items(call.argument_at(0, "multi_index")) or ()] or [Layout()]
+    return place_by_module(call, computed_array(call, arrays, broadcast_shapes([one.shape for one in arrays])))
 
 
-@function(*(f"{module} tril_indices triu_indices diag_indices" for module in _BOTH))
+@register_function(*(f"{module} tril_indices triu_indices diag_indices" for module in _BOTH))
 def triangle_indices(call: Call) -> Value:
     """Where the entries of a triangle or diagonal are: a row of numbers for each dimension."""
-    count, second = call.get(0, "n"), call.get(2, "m", None)
+    count, second = call.argument_at(0, "n"), call.argument_at(2, "m", None)
     size: Size = None
     if call.function_name.startswith("diag"):
-        rank = call.get(1, "ndim", 2)
+        rank = call.argument_at(1, "ndim", 2)
         size = size_of(count)
         if not isinstance(rank, int):
             return ListValue([make_array(call, (size,), counting_dtype(call))], True)
     else:
         rank = 2
-        if isinstance(count, int) and call.get(1, "k", 0) == 0 and second is None:
+        if isinstance(count, int) and call.argument_at(1, "k", 0) == 0 and second is None:
             size = count * (count + 1) // 2
     return (make_array(call, (size,), counting_dtype(call)),) * rank
 
 
-@function(*(f"{module} interp" for module in _BOTH))
+@register_function(*(f"{module} interp" for module in _BOTH))
 def interpolate_values(call: Call) -> Value:
     """Values between those at known points."""
-    arrays = [as_array(call.get(place, name)) for place, name in enumerate(("x", "xp", "fp"))]
+    arrays = [layout_as_array(call.argument_at(place, name)) for place, name in enumerate(("x", "xp", "fp"))]
     whole = searches_whole(call) and all(map(is_whole, arrays[1:]))
-    return of_module(call, computed_array(call, arrays, arrays[0].shape, None, whole))
+    return place_by_module(call, computed_array(call, arrays, arrays[0].shape, None, whole))
 
 
-@function(*(f"{module} percentile quantile nanpercentile nanquantile" for module in _BOTH))
+@register_function(*(f"{module} percentile quantile nanpercentile nanquantile" for module in _BOTH))
 def array_quantiles(call: Call) -> Value:
     """The numbers of an array below which a part of it is, for each of these parts."""
-    array, parts = as_array(call.get(0, "a")), as_array(call.get(1, "q"))
-    axis, keep = call.get(2, "axis", None), call.keywords.get("keepdims", False)
+    array, parts = layout_as_array(call.argument_at(0, "a")), layout_as_array(call.argument_at(1, "q"))
+    axis, keep = call.argument_at(2, "axis", None), call.keywords.get("keepdims", False)
     places = tuple(range(array.rank)) if axis is None and array.rank is not None else known_items(axis)
     places = (axis,) if isinstance(axis, int) else places
     rank = array.rank or 0
     known = places is not None and all(isinstance(one, int) and -rank <= one < rank for one in places)
     if array.shape is None or parts.shape is None or not known or places is None or not isinstance(keep, bool):
-        return of_module(call, computed_array(call, [array, parts], None))
+        return place_by_module(call, computed_array(call, [array, parts], None))
     gone = {one % rank for one in places}
     check_sorted(call, array, gone)
     rest = [1 if place in gone else size for place, size in enumerate(array.shape) if keep or place not in gone]
-    return of_module(call, computed_array(call, [array, parts], (*parts.shape, *rest)))
+    return place_by_module(call, computed_array(call, [array, parts], (*parts.shape, *rest)))
 
 
-@function(*(f"{module} average" for module in _BOTH))
+@register_function(*(f"{module} average" for module in _BOTH))
 def average_array(call: Call) -> Value:
     """A mean, of which each entry may have a weight; with `returned` the sum of these too."""
     home = call.name.rpartition(".")[0]
-    axis, keep = call.get(1, "axis", None), call.keywords.get("keepdims", False)
-    of_all = replace(call, name=f"{home}.mean", args=(call.get(0, "a"), axis), keywords={"keepdims": keep})
+    axis, keep = call.argument_at(1, "axis", None), call.keywords.get("keepdims", False)
+    of_all = replace(call, name=f"{home}.mean", args=(call.argument_at(0, "a"), axis), keywords={"keepdims": keep})
     found = FUNCTIONS[of_all.name](of_all)
-    weights = call.get(2, "weights", None)
+    weights = call.argument_at(2, "weights", None)
     if weights is not None:
-        array = as_array(found)
-        found = of_module(call, computed_array(call, [array, as_array(weights)], array.shape))
+        array = layout_as_array(found)
+        found = place_by_module(call, computed_array(call, [array, layout_as_array(weights)], array.shape))
     return found if call.keywords.get("returned", False) is False else (found, found)
 
 
-@function(*(f"{module} meshgrid" for module in _BOTH))
+@register_function(*(f"{module} meshgrid" for module in _BOTH))
 def mesh_grids(call: Call) -> Value:
     """Arrays of all combinations of some numbers: one for each of those given, all of one shape."""
     order, sparse = call.keywords.get("indexing", "xy"), call.keywords.get("sparse", False)
     if call.open or order not in ("xy", "ij") or not isinstance(sparse, bool):
         return ListValue([Layout()], True)
-    arrays = [as_array(one) for one in call.args]
+    arrays = [layout_as_array(one) for one in call.args]
     places = list(range(len(arrays)))
     if order == "xy":
         places[:2] = reversed(places[:2])
@@ -247,6 +250,6 @@ def mesh_grids(call: Call) -> Value:
             None if axes is None else tuple(axes if place == own else NO_AXES for place in range(len(sizes)))
         )
         made.append(
-            of_module(call, typed_like(computed_array(call, [array], shape, array.dtype), array, spec))
+            place_by_module(call, typed_like(computed_array(call, [array], shape, array.dtype), array, spec))
         )
     return tuple(made) if call.name.startswith("numpy.") else ListValue(made, region=call.interpreter.region)

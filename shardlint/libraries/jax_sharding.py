@@ -30,38 +30,38 @@ from shardlint.layouts.values import (
 from shardlint.libraries.jax_numpy import device_dtype, sizes_of
 from shardlint.libraries.meeting import (
     NO_AXES,
-    as_array,
     check_devices,
     check_moved,
     explicit_spec,
     fresh_array,
     is_whole,
+    layout_as_array,
     typed_sharding,
 )
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 from shardlint.model.values import Place
 
 # `jax.make_mesh` gives Explicit axes without `axis_types` since then; `Mesh` gives Auto ones.
 _EXPLICIT_BY_DEFAULT = (0, 9)
 
 
-@function("jax.devices", "jax.local_devices", "jax.experimental.mesh_utils create_device_mesh")
+@register_function("jax.devices", "jax.local_devices", "jax.experimental.mesh_utils create_device_mesh")
 def all_devices(call: Call) -> Value:
     """The devices, in a list or in the shape of a mesh."""
     if call.name.endswith("create_device_mesh"):
-        shape = sizes_of(call.get(0, "mesh_shape"))
-        return Devices(shape, None if call.has(1, "devices") else "arranged") if shape else Unknown("a shape")
+        shape = sizes_of(call.argument_at(0, "mesh_shape"))
+        return Devices(shape, None if call.has_argument(1, "devices") else "arranged") if shape else Unknown("a shape")
     every = call.name == "jax.devices" and not call.args and not call.keywords
     return Devices((None,), "all" if every else None)
 
 
-@function("jax.device_count")
+@register_function("jax.device_count")
 def device_count(call: Call) -> Value:
     """How many devices there are: not known, and the same each time."""
     return Symbol("jax.device_count()")
 
 
-@function("jax.local_device_count", "jax.process_count", "jax.process_index")
+@register_function("jax.local_device_count", "jax.process_count", "jax.process_index")
 def local_count(call: Call) -> Value:
     """Counts that the environment decides."""
     return Symbol(f"{call.name}()")
@@ -83,32 +83,32 @@ def _axis_types(value: Value, count: int, default: AxisType | None) -> tuple[Axi
     return found if len(found) == count else (None,) * count
 
 
-@function("jax.make_mesh", "jax.sharding.Mesh", "jax.sharding.AbstractMesh")
-def mesh(call: Call) -> Value:
+@register_function("jax.make_mesh", "jax.sharding.Mesh", "jax.sharding.AbstractMesh")
+def make_mesh(call: Call) -> Value:
     """A mesh. The default of `axis_types` is Explicit for `jax.make_mesh` since jax 0.9, else Auto."""
-    names = axis_names(call.get(1, "axis_names"))
+    names = axis_names(call.argument_at(1, "axis_names"))
     if names is None or call.open:
         return Unknown("a mesh whose axes are not known")
     if call.name == "jax.sharding.Mesh":
-        held = call.get(0, "devices")
+        held = call.argument_at(0, "devices")
         shape = held.shape if isinstance(held, Devices) else (None,) * len(names)
         where = held.order if isinstance(held, Devices) else None
         default: AxisType | None = "auto"
     else:
-        before_0_12 = call.get(0, "axis_shapes")
-        shape = sizes_of(call.get(0, "axis_sizes", before_0_12)) or (None,) * len(names)
-        where = "arranged" if call.get(-1, "devices", None) is None else None
+        before_0_12 = call.argument_at(0, "axis_shapes")
+        shape = sizes_of(call.argument_at(0, "axis_sizes", before_0_12)) or (None,) * len(names)
+        where = "arranged" if call.argument_at(-1, "devices", None) is None else None
         release = call.interpreter.releases.get("jax", (99,))
         default = "explicit" if release >= _EXPLICIT_BY_DEFAULT and call.name == "jax.make_mesh" else "auto"
     sizes = tuple(None if isinstance(one, int) and one < 0 else one for one in shape)
     if len(sizes) != len(names):
         sizes = (None,) * len(names)
-    written = call.get(2, "axis_types", None)
+    written = call.argument_at(2, "axis_types", None)
     types = _axis_types(written, len(names), default)
     return Mesh(names, sizes, types, where, call.place.line, by_default=written is None)
 
 
-@function("jax.sharding.PartitionSpec")
+@register_function("jax.sharding.PartitionSpec")
 def partition_spec(call: Call) -> Value:
     """A spec as written."""
     entries = []
@@ -119,10 +119,10 @@ def partition_spec(call: Call) -> Value:
     return PartitionSpec(tuple(entries), call.open)
 
 
-@function("jax.sharding.NamedSharding")
+@register_function("jax.sharding.NamedSharding")
 def named_sharding(call: Call) -> Value:
     """Mesh and spec. An axis that the mesh lacks, or that shards two dimensions, raises here."""
-    mesh_, spec = call.get(0, "mesh"), call.get(1, "spec")
+    mesh_, spec = call.argument_at(0, "mesh"), call.argument_at(1, "spec")
     memory = call.keywords.get("memory_kind", "device")
     found = mesh_ if isinstance(mesh_, Mesh) else Unknown("a mesh")
     known = spec if isinstance(spec, PartitionSpec) else Unknown("a spec")
@@ -132,10 +132,10 @@ def named_sharding(call: Call) -> Value:
     return Sharding(found, known, memory if isinstance(memory, str) else None)
 
 
-@function("jax.sharding.SingleDeviceSharding")
+@register_function("jax.sharding.SingleDeviceSharding")
 def single_device(call: Call) -> Value:
     """A sharding on one device."""
-    device = call.get(0, "device")
+    device = call.argument_at(0, "device")
     return Sharding(None, PartitionSpec(()), "device", device.name if isinstance(device, Device) else None)
 
 
@@ -144,10 +144,10 @@ def check_axes(call: Call, mesh_: Mesh, spec: PartitionSpec, tell: bool = False)
 
     Where a spec is given to jax itself, the rules find both in the text.
     """
-    for axes in spec.axes():
+    for axes in spec.axes_of_entries():
         for axis in axes or ():
             if axis not in mesh_.names:
-                call.interpreter.violate(
+                call.interpreter.record_violation(
                     "axis.missing" if tell else "axis.unknown",
                     call.place,
                     axis=axis,
@@ -155,11 +155,13 @@ def check_axes(call: Call, mesh_: Mesh, spec: PartitionSpec, tell: bool = False)
                     line=str(mesh_.line),
                 )
                 return False
-    named = [axis for axes in spec.axes() for axis in axes or ()]
+    named = [axis for axes in spec.axes_of_entries() for axis in axes or ()]
     again = next((axis for axis in named if named.count(axis) > 1), None)
     if again is not None and tell:
         shown = ", ".join(str(one) if isinstance(one, tuple) else repr(one) for one in spec.entries)
-        call.interpreter.violate("axis.twice", call.place, axis=again, spec=f"P({shown})", line=str(mesh_.line))
+        call.interpreter.record_violation(
+            "axis.twice", call.place, axis=again, spec=f"P({shown})", line=str(mesh_.line)
+        )
     return again is None
 
 
@@ -202,9 +204,9 @@ def check_fits(
     """Record a spec with more entries than the array has dimensions, or a size that its axes do not divide."""
     if array.shape is None:
         return True
-    axes = spec.axes()
+    axes = spec.axes_of_entries()
     if len(axes) > len(array.shape):
-        call.interpreter.violate(
+        call.interpreter.record_violation(
             "spec.rank",
             where,
             array=path,
@@ -217,15 +219,15 @@ def check_fits(
     if mesh_ is None:
         return True
     for place, (size, one) in enumerate(zip(array.shape, axes, strict=False)):
-        parts = mesh_.size(one) if one else 1
+        parts = mesh_.size_of_axes(one) if one else 1
         if isinstance(size, int) and isinstance(parts, int) and parts and size % parts:
-            call.interpreter.violate(
+            call.interpreter.record_violation(
                 "spec.indivisible" if raises else "spec.padded", where, array=path, shape=str(array),
                 axes="/".join(one or ()), size=str(size), parts=str(parts), dimension=str(place), operation=call.name,
             )  # fmt: skip
             return False
         if isinstance(size, int) and size > 1 and size % 2 and one == mesh_.names and mesh_.devices == "all":
-            call.interpreter.violate(
+            call.interpreter.record_violation(
                 "spec.odd", where, array=path, shape=str(array), axes=one[0], size=str(size),
                 dimension=str(place), raises="yes" if raises else "", operation=call.name,
             )  # fmt: skip
@@ -234,7 +236,7 @@ def check_fits(
 
 def place_array(call: Call, array: Value, target: Value, where: Place, path: str = "") -> Value:
     """An array on a sharding or device."""
-    known = replace(as_array(array), unplaced=None, built=None)
+    known = replace(layout_as_array(array), unplaced=None, built=None)
     if known.host is not False:
         known = replace(known, dtype=device_dtype(known.dtype))
     match target:
@@ -256,7 +258,7 @@ def place_array(call: Call, array: Value, target: Value, where: Place, path: str
             if isinstance(spec, PartitionSpec) and not spec.open:
                 check_fits(call, known, spec, on, where, path)
                 if known.shape is not None and len(spec.entries) <= len(known.shape):
-                    axes = spec.axes()
+                    axes = spec.axes_of_entries()
                     full = (*axes, *((NO_AXES,) * (len(known.shape) - len(axes))))
             return replace(
                 known,
@@ -302,7 +304,7 @@ def place_tree(call: Call, tree: Value, target: Value, where: Place) -> Value:
         target = Unknown()
     for_all = tree_children(target) is None
 
-    def place(path: str, leaf: Value, one: Value) -> Value:
+    def place_leaf(path: str, leaf: Value, one: Value) -> Value:
         if for_all and not isinstance(leaf, Layout | int | float):
             return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
         return place_array(call, leaf, with_mesh_in_context(call, one), where, path)
@@ -310,15 +312,15 @@ def place_tree(call: Call, tree: Value, target: Value, where: Place) -> Value:
     if for_all and isinstance(tree, Unknown):
         return AnyTree(Layout())
     if for_all and isinstance(tree, ListValue) and all(isinstance(one, int | float) for one in tree.items):
-        if as_array(tree).shape is not None:
+        if layout_as_array(tree).shape is not None:
             return place_array(call, tree, target, where)
-    return map_spread(place, target, tree)
+    return map_spread(place_leaf, target, tree)
 
 
-@function("jax.device_put")
+@register_function("jax.device_put")
 def device_put(call: Call) -> Value:
     """Places arrays. Within jit a sharding has no effect on a tracer, but for memory kinds; a spec must still fit."""
-    tree, target = call.get(0, "x"), call.get(1, "device", None)
+    tree, target = call.argument_at(0, "x"), call.argument_at(1, "device", None)
     if call.interpreter.traced:
         if isinstance(target, Sharding):
             where = place_of(call, 1, "device")
@@ -328,7 +330,7 @@ def device_put(call: Call) -> Value:
             memory = "device" if target.name.endswith("Device") else "pinned_host"
 
         def change_memory(leaf: Value) -> Value:
-            array = as_array(leaf)
+            array = layout_as_array(leaf)
             return (
                 replace(array, memory=memory, host=False, literal=False)
                 if memory
@@ -343,14 +345,14 @@ def device_put(call: Call) -> Value:
 
 def _place_tracer(call: Call, leaf: Value, target: Sharding, where: Place, path: str) -> Value:
     """A tracer that `device_put` gives a memory, and over Explicit axes a sharding."""
-    array, mesh_ = as_array(leaf), target.mesh if isinstance(target.mesh, Mesh) else None
+    array, mesh_ = layout_as_array(leaf), target.mesh if isinstance(target.mesh, Mesh) else None
     if isinstance(leaf, Unknown):
         return leaf
     moved = replace(array, memory=target.memory, host=False, literal=False)
     if not isinstance(target.spec, PartitionSpec) or target.spec.open:
         return replace(moved, mesh=None, spec=None)
     fits = check_fits(call, array, target.spec, mesh_, where, path)
-    if mesh_ is None or mesh_.automatic:
+    if mesh_ is None or mesh_.is_automatic:
         return replace(moved, committed=moved.committed or None)  # releases differ in whether it commits a result
     known = fits and array.shape is not None
     placed_ = replace(moved, mesh=mesh_, spec=pad_spec(array, target.spec) if known else None)
@@ -358,11 +360,11 @@ def _place_tracer(call: Call, leaf: Value, target: Sharding, where: Place, path:
     return replace(placed_, mesh=on, spec=spec, committed=moved.committed if on is not None else None)
 
 
-@function("jax.lax.with_sharding_constraint", "equinox.filter_shard")
+@register_function("jax.lax.with_sharding_constraint", "equinox.filter_shard")
 def constrain_array(call: Call) -> Value:
     """A constraint: over Auto axes alone. Outside of jit it places like `device_put`."""
     position = (1, "shardings") if call.name.startswith("jax") else (1, "device_or_shardings")
-    tree, target = call.get(0, "x"), call.get(*position)
+    tree, target = call.argument_at(0, "x"), call.argument_at(*position)
     where = place_of(call, *position)
     _check_context(call, target, where)
     for path, leaf, one in spread_prefix(target, tree):
@@ -370,24 +372,28 @@ def constrain_array(call: Call) -> Value:
             check_moved(call, leaf, one)
         mesh_ = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
         spec = one if isinstance(one, PartitionSpec) else getattr(one, "spec", None)
-        named = [axis for axes in spec.axes() for axis in axes or ()] if isinstance(spec, PartitionSpec) else []
+        named = (
+            [axis for axes in spec.axes_of_entries() for axis in axes or ()]
+            if isinstance(spec, PartitionSpec)
+            else []
+        )
         manual = [axis for axis in named if axis in call.interpreter.axes]
         if manual and call.interpreter.manual is not None:
-            call.interpreter.violate("constraint.manual", call.place, axes=", ".join(manual))
+            call.interpreter.record_violation("constraint.manual", call.place, axes=", ".join(manual))
             continue
         if not isinstance(mesh_, Mesh) or not isinstance(spec, PartitionSpec) or spec.open:
             continue
         explicit = [axis for axis in named if mesh_.type_of(axis) == "explicit"]
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         own = explicit_spec(array)
         holds = pad_spec(array, spec) == own if own is not None else None
         in_context = mesh_ == call.interpreter.mesh
-        if mesh_.explicit and in_context and (array.mesh == mesh_ or is_whole(array)) and holds is False:
+        if mesh_.is_explicit and in_context and (array.mesh == mesh_ or is_whole(array)) and holds is False:
             explicit = explicit or list(mesh_.names)
         if explicit and not mesh_.is_mixed and in_context and holds is not False:
             continue  # an assertion, which holds or of which nothing is known
         if explicit:
-            call.interpreter.violate(
+            call.interpreter.record_violation(
                 "constraint.explicit",
                 call.place,
                 axes=", ".join(explicit),
@@ -431,7 +437,7 @@ def _constrain_traced(call: Call, leaf: Value, target: Value) -> Value:
     if (
         spec is None
         or mesh_ is None
-        or not mesh_.automatic
+        or not mesh_.is_automatic
         or run.axes
         or not _spec_divides_array(array, spec, mesh_)
     ):
@@ -442,16 +448,16 @@ def _constrain_traced(call: Call, leaf: Value, target: Value) -> Value:
 
 def _without_single(axes: Axes, mesh: Mesh) -> Axes | None:
     """Axes without those of one device, which the compiler leaves out; None where a size is not known."""
-    sizes = [mesh.size((one,)) for one in axes]
+    sizes = [mesh.size_of_axes((one,)) for one in axes]
     return None if None in sizes else tuple(one for one, size in zip(axes, sizes, strict=True) if size != 1)
 
 
 def _spec_divides_array(array: Layout, spec: PartitionSpec, mesh: Mesh) -> bool:
     """Return whether a spec divides an array, as far as the array's sizes are known."""
-    axes = spec.axes()
+    axes = spec.axes_of_entries()
     if array.shape is None or len(axes) > len(array.shape):
         return False
-    sizes = zip(array.shape, (mesh.size(one) if one else 1 for one in axes), strict=False)
+    sizes = zip(array.shape, (mesh.size_of_axes(one) if one else 1 for one in axes), strict=False)
     return all(divide_size(size, parts) is not None for size, parts in sizes if parts != 1 and isinstance(size, int))
 
 
@@ -465,16 +471,16 @@ def _check_context(call: Call, target: Value, where: Place) -> None:
     unread = run.legacy is not None and call.function_name == "device_put"
     if bare and run.rooted and not run.axes and (unread or (run.mesh_known and run.mesh is None)):
         context = "`with mesh:`" if unread else ""
-        run.violate("mesh.missing", where, operation=call.function_name, context=context)
+        run.record_violation("mesh.missing", where, operation=call.function_name, context=context)
 
 
 def pad_spec(array: Layout, spec: PartitionSpec) -> Spec:
     """The axes of all dimensions of an array: a spec leaves out those at the end that are whole."""
-    axes = spec.axes()
+    axes = spec.axes_of_entries()
     return (*axes, *((NO_AXES,) * ((array.rank or 0) - len(axes))))
 
 
-def _committed_somewhere(leaf: Value) -> Value:
+def _mark_committed(leaf: Value) -> Value:
     return leaf if not isinstance(leaf, Layout) or leaf.committed else Layout(leaf.shape, leaf.dtype)
 
 
@@ -483,24 +489,24 @@ def _check_automatic(call: Call, kind: str, target: Value) -> bool:
     spec, mesh_ = getattr(target, "spec", None), getattr(target, "mesh", None)
     if not isinstance(spec, PartitionSpec) or not isinstance(mesh_, Mesh):
         return False
-    automatic = [axis for axes in spec.axes() for axis in axes or () if mesh_.type_of(axis) == "auto"]
+    automatic = [axis for axes in spec.axes_of_entries() for axis in axes or () if mesh_.type_of(axis) == "auto"]
     if automatic:
         said = {"operation": call.function_name, "mesh": str(mesh_), "line": str(mesh_.line)}
-        call.interpreter.violate(kind, call.place, axes=", ".join(automatic), **said)
+        call.interpreter.record_violation(kind, call.place, axes=", ".join(automatic), **said)
     return bool(automatic)
 
 
-@function("shardlint.out_sharding")
+@register_function("shardlint.out_sharding")
 def check_output(call: Call) -> Value:
     """Report an `out_sharding` that a function of jax refuses, and return whether it does."""
     target = with_mesh_in_context(call, call.keywords["out_sharding"])
     return call.name.startswith("jax.") and _check_automatic(call, "output.auto", target)
 
 
-@function("jax.reshard")
+@register_function("jax.reshard")
 def reshard_array(call: Call) -> Value:
     """Another sharding, over Explicit axes alone: it becomes part of the type, also within jit."""
-    tree, target = call.get(0, "xs"), with_mesh_in_context(call, call.get(1, "out_shardings"))
+    tree, target = call.argument_at(0, "xs"), with_mesh_in_context(call, call.argument_at(1, "out_shardings"))
     where = place_of(call, 1, "out_shardings")
     if _check_automatic(call, "reshard.auto", target):
         return Unknown("what raises")
@@ -508,8 +514,8 @@ def reshard_array(call: Call) -> Value:
     on, spec = (target.mesh, target.spec) if isinstance(target, Sharding) else (None, None)
     if isinstance(on, Mesh):
         check_devices(call, arrays, on, call.function_name)
-    if isinstance(on, Mesh) and on.automatic and isinstance(spec, PartitionSpec):
-        return map_tree(_committed_somewhere, tree)  # a spec without axes asks for nothing there
+    if isinstance(on, Mesh) and on.is_automatic and isinstance(spec, PartitionSpec):
+        return map_tree(_mark_committed, tree)  # a spec without axes asks for nothing there
     memories = {leaf.memory for leaf in arrays if not leaf.host}
     if isinstance(target, Sharding) and (target.memory != "device" or memories - {"device"}):
         target = replace(target, memory=None)  # releases differ in what they make of it
@@ -517,7 +523,7 @@ def reshard_array(call: Call) -> Value:
     found = place_tree(call, tree, target, where)
     if stays and not call.interpreter.traced:
         return map_tree(lambda leaf: replace(leaf, spec=None) if isinstance(leaf, Layout) else leaf, found)
-    return map_tree(_as_typed, found) if call.interpreter.traced else found
+    return map_tree(_sharding_from_type, found) if call.interpreter.traced else found
 
 
 def _has_automatic_axes(leaf: Value) -> bool:
@@ -528,7 +534,7 @@ def _has_automatic_axes(leaf: Value) -> bool:
     return leaf.spec is None or any(mesh.type_of(axis) != "explicit" for axes in leaf.spec for axis in axes or ())
 
 
-def _as_typed(leaf: Value) -> Value:
+def _sharding_from_type(leaf: Value) -> Value:
     """An array with what its type says of its sharding."""
     if not isinstance(leaf, Layout) or leaf.mesh is None:
         return leaf
@@ -541,27 +547,27 @@ _COMPUTING = ("jax.numpy.", "jax.flatten_util.", "jax.nn.", "jax.lax.", "jax.sci
 _CALLING = ("jax.lax.with_sharding_constraint",)
 
 
-@function("shardlint.typed")
+@register_function("shardlint.typed")
 def check_types(call: Call) -> Value:
     """Record what a function refuses of arrays over some Explicit axes: outside of jit too their types name these."""
     plain = not any(isinstance(one, FunctionValue | Native | Partial | Library) for one in call.args)
     if plain and call.name.startswith(_COMPUTING) and call.name not in _CALLING:
-        typed = tuple(map_tree(_as_typed, one) for one in call.args)
+        typed = tuple(map_tree(_sharding_from_type, one) for one in call.args)
         call.interpreter.libraries[call.name](replace(call, args=typed))
     return None
 
 
-@function("jax.ShapeDtypeStruct")
+@register_function("jax.ShapeDtypeStruct")
 def shape_struct(call: Call) -> Value:
     """A description of an array: read as the array, and placed where it has a sharding."""
     from shardlint.libraries.jax_numpy import dtype_of
 
-    found = Layout(sizes_of(call.get(0, "shape")), dtype_of(call.get(1, "dtype", None)))
-    target = call.get(-1, "sharding", None)
+    found = Layout(sizes_of(call.argument_at(0, "shape")), dtype_of(call.argument_at(1, "dtype", None)))
+    target = call.argument_at(-1, "sharding", None)
     return place_array(call, found, target, call.place) if isinstance(target, Sharding) else found
 
 
-@function("jax.typeof", "jax.block_until_ready", "jax.lax.stop_gradient")
+@register_function("jax.typeof", "jax.block_until_ready", "jax.lax.stop_gradient")
 def return_argument(call: Call) -> Value:
     """Its argument."""
-    return call.get(0, "x")
+    return call.argument_at(0, "x")

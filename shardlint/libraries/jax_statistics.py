@@ -15,22 +15,22 @@ from shardlint.layouts.layout import NO_PIECES, Layout, Pieces, Statistic, Symbo
 from shardlint.layouts.pieces import (
     NO_AXES,
     axes_along,
+    axes_of_local_size,
     broadcast_pieces,
     is_last,
     name_axes,
-    own_axes,
     trim_pieces,
     without_dimensions,
 )
 from shardlint.layouts.values import Call, Unknown, Value, map_tree, tree_leaves
 from shardlint.libraries.jax_numpy import BINARY, LAX, NN, REDUCTIONS, UNARY
 from shardlint.libraries.jax_sharding import axis_names
-from shardlint.libraries.meeting import as_array
+from shardlint.libraries.meeting import layout_as_array
 from shardlint.libraries.registry import mark_results
 from shardlint.libraries.split_dimensions import (
     check_entries_paired,
-    check_met_again,
     check_product_paired,
+    check_repeated_dimension,
     contracted_axes,
     doubt_along,
     exchanged_pieces,
@@ -75,30 +75,30 @@ def _make_statistic(call: Call, kind: str, axes: Axes, of: str = "") -> Statisti
          "jax.scipy.special logsumexp", "jax.numpy.linalg norm")  # fmt: skip
 def mark_reduction(call: Call, found: Value) -> Value:
     """A reduction over all dimensions, or over some."""
-    array = as_array(call.get(0, "a"))
+    array = layout_as_array(call.argument_at(0, "a"))
     if not isinstance(found, Layout) or isinstance(call.args[0] if call.args else None, Unknown):
         return found
     name = call.function_name
     places = _reduced_dimensions(call, 2 if name == "norm" else 1)
-    keeps = call.get(3 if name in ("norm", "logsumexp") else -1, "keepdims", False) is True
+    keeps = call.argument_at(3 if name in ("norm", "logsumexp") else -1, "keepdims", False) is True
     pieces = without_dimensions(array, places, keeps) if places else NO_PIECES
     if name in _ORDERS and places:
         doubt_along(call, array, places)
     found = replace(found, pieces=pieces) if pieces else found
-    mark = _of_reduction(call, array, places) or _statistic_after_reduction(found, name, array, places)
+    mark = _reduction_statistic(call, array, places) or _statistic_after_reduction(found, name, array, places)
     return found if mark is found.statistic else replace(found, statistic=mark)
 
 
 def _reduced_dimensions(call: Call, position: int) -> tuple[int, ...] | None:
     """The dimensions that an axis argument names; none for all of them, None where that is not known."""
-    axis = call.get(position, "axis", None)
+    axis = call.argument_at(position, "axis", None)
     if axis is None:
         return ()
     found = axis if isinstance(axis, tuple) else (axis,)
     return found if all(isinstance(one, int) for one in found) else None
 
 
-def _of_reduction(call: Call, array: Layout, places: tuple[int, ...] | None) -> Statistic | None:
+def _reduction_statistic(call: Call, array: Layout, places: tuple[int, ...] | None) -> Statistic | None:
     before, kind = array.statistic, _KINDS.get(call.function_name)
     if kind is None or places is None:
         return None
@@ -109,7 +109,7 @@ def _of_reduction(call: Call, array: Layout, places: tuple[int, ...] | None) -> 
         axes, kind = axes | before.axes, before.kind
     if not axes:
         return None
-    if kind == "mean" and call.has(-1, "where"):
+    if kind == "mean" and call.has_argument(-1, "where"):
         kind = "masked"
     of = call.function_name if axes & array.differs else "unseen"
     single = bool(places) and array.shape is not None and all(array.shape[place] == 1 for place in places)
@@ -149,7 +149,7 @@ def _statistic_after_reduction(
 )
 def mark_expanded(call: Call, found: Value) -> Value:
     """An array with further dimensions of size 1 is a statistic of what it was one of."""
-    array = as_array(call.get(0, "a"))
+    array = layout_as_array(call.argument_at(0, "a"))
     keys = call.args[1] if call.name == "shardlint.index" and isinstance(call.args[1], tuple) else ()
     same = call.name != "shardlint.index" or (None in keys and all(one in (None, ..., slice(None)) for one in keys))
     return replace(found, statistic=array.statistic) if isinstance(found, Layout) and same else found
@@ -180,7 +180,7 @@ def mark_norm_of_tree(call: Call, found: Value) -> Value:
 )  # fmt: skip
 def mark_operation(call: Call, found: Value) -> Value:
     """Return the result of an elementwise operation, with its statistic."""
-    operands = [as_array(one) for one in call.args]
+    operands = [layout_as_array(one) for one in call.args]
     if not isinstance(found, Layout) or not operands:
         return found
     pieces = broadcast_pieces(operands)
@@ -189,16 +189,16 @@ def mark_operation(call: Call, found: Value) -> Value:
         found = replace(found, pieces=pieces)
     if all(one.statistic is None for one in operands):
         return found
-    check_met_again(call, operands)
-    mark = _of_operation(call, operands, found.statistic)
+    check_repeated_dimension(call, operands)
+    mark = _operation_statistic(call, operands, found.statistic)
     return found if mark is found.statistic else replace(found, statistic=mark)
 
 
-def _of_operation(call: Call, operands: Sequence[Layout], carried: Statistic | None) -> Statistic | None:
+def _operation_statistic(call: Call, operands: Sequence[Layout], carried: Statistic | None) -> Statistic | None:
     """Return the statistic of the result. `carried` is the one that any operation on the operands keeps."""
     name, one = call.function_name, operands[0].statistic
     if len(operands) == 1:
-        return _of_one(name, one, carried) if one is not None else carried
+        return _unary_statistic(name, one, carried) if one is not None else carried
     if name in _LIMITS:
         marked = [each for each in operands if each.statistic is not None]
         alone = len(marked) == 1 and not any(each.differs for each in operands if each is not marked[0])
@@ -217,11 +217,11 @@ def _of_operation(call: Call, operands: Sequence[Layout], carried: Statistic | N
         return _statistic_of_sum(left, right, carried)
     if name in _POWERS and one is not None and not one.is_carried:
         root = right.literal and call.args[1] in (0.5, -0.5)
-        return _of_one("sqrt" if root else "square", one, carried)
+        return _unary_statistic("sqrt" if root else "square", one, carried)
     return carried
 
 
-def _of_one(name: str, found: Statistic, carried: Statistic | None) -> Statistic | None:
+def _unary_statistic(name: str, found: Statistic, carried: Statistic | None) -> Statistic | None:
     """Return the statistic of a function of one array."""
     if found.is_carried or name in _KEEPING:
         return found
@@ -311,7 +311,7 @@ def _statistic_of_quotient(
     if one is not None and two is not None:
         return _quotient_of_statistics(call, one, two) or carried
     if one is not None and not right.differs:
-        if own_axes(by) & one.axes and one.kind == "sum":
+        if axes_of_local_size(by) & one.axes and one.kind == "sum":
             return replace(one, kind="mean", place=call.place)
         keeps = (right.literal and one.kind != "mean") or one.kind in _SCALED
         return one if keeps else carried
@@ -334,7 +334,7 @@ def _quotient_of_statistics(call: Call, one: Statistic, two: Statistic) -> Stati
 
 def _text_at_place(place: object) -> str:
     """The text at a place: one sum by the same of all devices is a share."""
-    return place.file.text(place.node) if isinstance(place, Place) else ""
+    return place.file.source_text(place.node) if isinstance(place, Place) else ""
 
 
 def _divided_sum(call: Call, one: Statistic, two: Statistic | None, by: Value) -> Statistic | None:
@@ -346,9 +346,9 @@ def _divided_sum(call: Call, one: Statistic, two: Statistic | None, by: Value) -
             return _make_statistic(call, "by-all", one.axes)
         local = by.name == "jax.local_device_count()" and run.binder.startswith("jax.pmap")
         return _make_statistic(call, "by-local", one.axes) if local else None
-    count = two.axes if two is not None and two.kind == "sum" else own_axes(by)
+    count = two.axes if two is not None and two.kind == "sum" else axes_of_local_size(by)
     own = count & one.axes if one.kind == "total" else NO_AXES
-    return _make_statistic(call, "own-count", own, "rows" if own_axes(by) else "") if own else None
+    return _make_statistic(call, "own-count", own, "rows" if axes_of_local_size(by) else "") if own else None
 
 
 # of what devices make together
@@ -357,11 +357,11 @@ def _divided_sum(call: Call, one: Statistic, two: Statistic | None, by: Value) -
 @mark_results("jax.lax psum pmean pmax pmin")
 def mark_reduced(call: Call, found: Value) -> Value:
     """Return the result of a reduction over devices, with its statistic."""
-    axes = axis_names(call.get(1, "axis_name"))
+    axes = axis_names(call.argument_at(1, "axis_name"))
     _note_collective(call, axes)
-    groups = call.get(-1, "axis_index_groups", None)
+    groups = call.argument_at(-1, "axis_index_groups", None)
     over = frozenset(axes or ()) if groups is None else NO_AXES
-    return map_tree(partial(_reduce_over_axes, call, over), call.get(0, "x"), found)
+    return map_tree(partial(_reduce_over_axes, call, over), call.argument_at(0, "x"), found)
 
 
 def _note_collective(call: Call, axes: tuple[str, ...] | None) -> None:
@@ -372,14 +372,14 @@ def _note_collective(call: Call, axes: tuple[str, ...] | None) -> None:
 def _reduce_over_axes(call: Call, over: Axes, before: Value, after: Value) -> Value:
     if not isinstance(after, Layout):
         return after
-    array = as_array(before)
+    array = layout_as_array(before)
     pieces = trim_pieces([tuple(axis for axis in axes if axis not in over) for axes in array.pieces])
     if not over:
         return replace(after, statistic=None, pieces=NO_PIECES)
-    return replace(after, pieces=pieces, statistic=_of_all(call, over, array))
+    return replace(after, pieces=pieces, statistic=_device_reduction_statistic(call, over, array))
 
 
-def _of_all(call: Call, over: Axes, array: Layout) -> Statistic | None:
+def _device_reduction_statistic(call: Call, over: Axes, array: Layout) -> Statistic | None:
     """Return the statistic of a reduction over devices."""
     found, name = array.statistic, call.function_name
     kind, axes = (found.kind, found.axes) if found is not None else ("", NO_AXES)
@@ -389,11 +389,13 @@ def _of_all(call: Call, over: Axes, array: Layout) -> Statistic | None:
         if not added_up and not beyond:
             return found
     if name == "pmean" and kind in ("masked", "curved", "spread") and axes & over:
-        call.interpreter.violate("mean.nonlinear", call.place, axes=name_axes(axes & over, "the pmap axis"), of=kind)
+        call.interpreter.record_violation(
+            "mean.nonlinear", call.place, axes=name_axes(axes & over, "the pmap axis"), of=kind
+        )
     if name != "psum":
         return None
     if found is not None and kind == "exponential" and axes & over:
-        call.interpreter.violate("reducer.own-maximum", call.place)
+        call.interpreter.record_violation("reducer.own-maximum", call.place)
     if found is not None and kind == "mean" and axes & over:
         gradient = array.figure is not None and array.figure.kind == "gradient"
         return _make_statistic(call, "gradients" if gradient else "means", axes & over, found.of)
@@ -407,7 +409,7 @@ def _of_all(call: Call, over: Axes, array: Layout) -> Statistic | None:
 @mark_results("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle")
 def mark_moved(call: Call, found: Value) -> Value:
     """Return the result of an exchange between devices. Of the result of psum_scatter each device has a piece."""
-    axes = axis_names(call.get(1, "axis_name"))
+    axes = axis_names(call.argument_at(1, "axis_name"))
     _note_collective(call, axes)
     over, pieces = frozenset(axes or ()), _pieces_left_by(call, axes or ())
 
@@ -427,7 +429,7 @@ def _pieces_left_by(call: Call, axes: tuple[str, ...]) -> Pieces:
     """The pieces of what an exchange leaves to each device: none, unless it splits a dimension."""
     if call.function_name == "all_to_all":
         return exchanged_pieces(call, axes)
-    place = call.get(2, "scatter_dimension", 0)
+    place = call.argument_at(2, "scatter_dimension", 0)
     scatters = call.function_name == "psum_scatter" and isinstance(place, int) and place >= 0
     return (*((),) * place, axes) if scatters and axes else NO_PIECES
 
@@ -443,7 +445,7 @@ def mark_index(call: Call, found: Value) -> Value:
 @mark_results("jax.lax cond switch")
 def mark_chosen(call: Call, found: Value) -> Value:
     """The same of branches that devices take by their numbers."""
-    mark = as_array(call.get(0, "pred")).statistic
+    mark = layout_as_array(call.argument_at(0, "pred")).statistic
     if mark is None or mark.kind != "part":
         return found
     return map_tree(lambda leaf: _with_mark(leaf, mark), found)
@@ -458,7 +460,7 @@ def _with_mark(leaf: Value, mark: Statistic) -> Value:
 )
 def mark_product(call: Call, found: Value) -> Value:
     """A product: where both operands differ along what is summed, each device has one term of it."""
-    operands = [as_array(one) for one in (call.args[1:] if call.function_name == "einsum" else call.args[:2])]
+    operands = [layout_as_array(one) for one in (call.args[1:] if call.function_name == "einsum" else call.args[:2])]
     if not isinstance(found, Layout) or len(operands) != 2:
         return found
     left, right = operands

@@ -52,18 +52,18 @@ from shardlint.libraries.jax_trees import ordered_leaves
 from shardlint.libraries.mapped_results import mark_gradient, reads_parameter
 from shardlint.libraries.meeting import (
     NO_AXES,
-    as_array,
-    as_computed,
     check_devices,
     common_properties,
     context_commits,
     is_whole,
+    layout_as_array,
+    mark_computed,
     settled_memory,
     typed_sharding,
 )
 from shardlint.libraries.nnx_lent import Lent
-from shardlint.libraries.nnx_objects import VariableShardings, chosen_of, is_object, state_of
-from shardlint.libraries.registry import function
+from shardlint.libraries.nnx_objects import VariableShardings, is_object, select_by_filters, state_of
+from shardlint.libraries.registry import register_function
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Place
 
@@ -76,22 +76,22 @@ _TRACED_ALONE = ("lower", "trace", "eval_shape")
 def transform_decorator(make: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
     """A transform that is also used with its options alone, as `@jit(...)` or `partial(jit, ...)`."""
 
-    def run(call: Call) -> Value:
-        given = call.get(0, "fun", None)
+    def run_transform(call: Call) -> Value:
+        given = call.argument_at(0, "fun", None)
         for name in ("f", "func", "fn"):
             given = call.keywords.get(name) if given is None else given
         if given is None:
             return Native(call.name, lambda again: make(call, again.args[0] if again.args else Unknown()))
         return make(call, given)
 
-    return run
+    return run_transform
 
 
 @contextmanager
 def enter_predicate(call: Call, predicate: Value) -> Iterator[None]:
     """Enter code that runs under a predicate, which may differ between devices."""
     run, before = call.interpreter, call.interpreter.decided
-    run.decided = before | as_array(predicate).differs
+    run.decided = before | layout_as_array(predicate).differs
     try:
         yield
     finally:
@@ -105,7 +105,7 @@ def run_traced(
     run = call.interpreter
     run.traced += 1
     try:
-        return run.call(function_, args, keywords, call.place, opened)
+        return run.call_value(function_, args, keywords, call.place, opened)
     finally:
         run.traced -= 1
 
@@ -115,7 +115,7 @@ def make_tracer(value: Value, mapped: bool = False) -> Value:
 
     `mapped`: in what shard_map or pmap runs, so that it may vary where nothing is said of that.
     """
-    array = as_array(value)
+    array = layout_as_array(value)
     if not isinstance(value, Layout | int | float):
         return value
     if isinstance(value, int | float):
@@ -136,7 +136,7 @@ def make_tracer(value: Value, mapped: bool = False) -> Value:
 
 
 def _static_arguments(call: Call) -> tuple[set[int], set[str]]:
-    numbers, names = call.get(-1, "static_argnums", ()), call.get(-1, "static_argnames", ())
+    numbers, names = call.argument_at(-1, "static_argnums", ()), call.argument_at(-1, "static_argnames", ())
 
     def plain_items(value: Value) -> set[Value]:
         return {one for one in list_items(value) if isinstance(one, int | str)}
@@ -148,13 +148,13 @@ def _run_jit(call: Call, given: Value) -> Value:
     if call.name == "flax.nnx.jit":
         for name in ("in_shardings", "out_shardings"):
             if isinstance(call.keywords.get(name), VariableShardings):
-                call.interpreter.violate("shardings.variables", place_of(call, -1, name), parameter=name)
+                call.interpreter.record_violation("shardings.variables", place_of(call, -1, name), parameter=name)
     changing = call.name == "flax.nnx.jit"
     numbers, names = _static_arguments(call)
     placing_in, placing_out = call.keywords.get("in_shardings"), call.keywords.get("out_shardings")
     donated = numbers_of(call.keywords.get("donate_argnums", ()))
 
-    def run(again: Call) -> Value:
+    def run_compiled(again: Call) -> Value:
         arrays = [
             leaf
             for one in (*again.args, *again.keywords.values())
@@ -162,7 +162,7 @@ def _run_jit(call: Call, given: Value) -> Value:
             if isinstance(leaf, Layout)
         ]
         if placing_in is not None:
-            _check_given(again, placing_in, again.args)
+            _check_arguments(again, placing_in, again.args)
         given_args = again.args
         if placing_in is not None and not again.interpreter.traced:
             given_args = map_tree(_commit_array, again.args)
@@ -172,10 +172,10 @@ def _run_jit(call: Call, given: Value) -> Value:
         given_all = (*again.args, *again.keywords.values())
         lent = Lent(again, given_all, bind(make_tracer, mapped=mapped)) if changing else None
         args = tuple(
-            one if place in numbers else _map_kept(trace, one, changing) for place, one in enumerate(given_args)
+            one if place in numbers else _map_arrays(trace, one, changing) for place, one in enumerate(given_args)
         )
         keywords = {
-            name: one if name in names else _map_kept(trace, one, changing)
+            name: one if name in names else _map_arrays(trace, one, changing)
             for name, one in again.keywords.items()
         }
         binder = again.interpreter.binder
@@ -184,12 +184,12 @@ def _run_jit(call: Call, given: Value) -> Value:
         finally:
             again.interpreter.binder = binder
             if lent is not None:
-                lent.restore(_free_for_compiler(again, common_properties(arrays) if arrays else Layout()))
+                lent.restore_arrays(_free_for_compiler(again, common_properties(arrays) if arrays else Layout()))
         # What a library decides by the results is asked for then.
         placing = placing_out.run(replace(again, args=(found,))) if isinstance(placing_out, Native) else placing_out
         if again.interpreter.traced:
             _check_results(again, placing, found, place_of(call, -1, "out_shardings"))
-            return found if placing_in is None and placing is None else map_tree(_of_placing_jit, found)
+            return found if placing_in is None and placing is None else map_tree(_mark_placed_result, found)
         if again.name in _TRACED_ALONE and again.name != "lower":
             return found
         used = arrays if changing else _used_arguments(numbered, found)
@@ -203,7 +203,7 @@ def _run_jit(call: Call, given: Value) -> Value:
             check_shared(again, donated, found)
             check_reused(again, given, donated, found, place_of(call, -1, "donate_argnums"))
         if lent is not None:
-            lent.finish(found)
+            lent.finish_created(found)
         if placing_in is None and placing is None:
             again.interpreter.use_arrays(arrays)
             check_built(again, arrays)
@@ -211,11 +211,11 @@ def _run_jit(call: Call, given: Value) -> Value:
         results = _results_of_jit(again, found, placing, used, place_of(call, -1, "out_shardings"), changing)
         maybe = [] if changing else [one for one in _used_arguments(numbered, found, -1) if one not in used]
         if placing is None and any(one.mesh != other.mesh for one in maybe for other in (*maybe, *used)):
-            results = map_tree(_placed_anywhere, results)
+            results = map_tree(_forget_placement, results)
         check_carried(again, results)
         return results
 
-    return call.interpreter.note_transformed(_Compiled("jit", run, given, call.place))
+    return call.interpreter.note_transformed(_Compiled("jit", run_compiled, given, call.place))
 
 
 def _number_arguments(
@@ -245,18 +245,18 @@ def _used_arguments(arrays: dict[int, Layout], found: Value, sign: int = 1) -> l
     return [one for number, one in arrays.items() if sign * number in used]
 
 
-def _placed_anywhere(leaf: Value) -> Value:
-    if not isinstance(leaf, Layout) or leaf.explicit:
+def _forget_placement(leaf: Value) -> Value:
+    if not isinstance(leaf, Layout) or leaf.is_explicit:
         return leaf
     return replace(leaf, mesh=None, spec=None, device=None, committed=None)
 
 
-def _of_placing_jit(leaf: Value) -> Value:
+def _mark_placed_result(leaf: Value) -> Value:
     """A result of a jit with shardings within another one, which may commit it and bring it to a memory."""
     return replace(leaf, committed=None, memory=None, built=None) if isinstance(leaf, Layout) else leaf
 
 
-def _map_kept(change: Callable[[Value], Value], tree: Value, kept: bool) -> Value:
+def _map_arrays(change: Callable[[Value], Value], tree: Value, kept: bool) -> Value:
     """A tree with a function applied to its arrays; `kept`: but for those of objects of NNX, which stay as they are."""
     if not kept:
         return map_tree(change, tree)
@@ -293,7 +293,7 @@ def _mesh_of(shardings: Value) -> Mesh | None:
     return next((one for one in meshes if isinstance(one, Mesh)), None)
 
 
-def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
+def _check_arguments(call: Call, target: Value, args: tuple[Value, ...]) -> None:
     """Record arguments that do not fit `in_shardings`."""
     if isinstance(target, tuple | ListValue) and len(
         target if isinstance(target, tuple) else target.items
@@ -321,7 +321,7 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
         return
     wanted = pad_spec(array, spec)
     # One that is asked for on all devices alike is copied to them.
-    elsewhere = array.device is not None and mesh.devices is not None and mesh.count != 1 and any(wanted)
+    elsewhere = array.device is not None and mesh.devices is not None and mesh.device_count != 1 and any(wanted)
     other = (
         array.mesh == mesh
         and array.spec is not None
@@ -329,8 +329,8 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
         and array.spec != wanted
     )
     if elsewhere or other:
-        asked = str(array.shaped(array.shape, wanted))
-        call.interpreter.violate(
+        asked = str(array.with_shape(array.shape, wanted))
+        call.interpreter.record_violation(
             "argument.sharding",
             where,
             array=path,
@@ -349,7 +349,7 @@ def _free_for_compiler(call: Call, base: Layout) -> Callable[[Value], Value]:
         commits, base = None, replace(base, mesh=None)
 
     def free_leaf(leaf: Value) -> Value:
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         if not isinstance(leaf, Layout):
             return Unknown("what a jit returns")
         committed = array.committed or commits if array.committed is not None else None
@@ -359,10 +359,10 @@ def _free_for_compiler(call: Call, base: Layout) -> Callable[[Value], Value]:
         array = replace(array, built=call.place if apart else None)
         asked = array.asked
         array = replace(array, memory=settled_memory(call, array), sources=frozenset(), asked=None)
-        if array.explicit and array.mesh is not None and not array.mesh.partial:
+        if array.is_explicit and array.mesh is not None and not array.mesh.partial:
             return replace(array, committed=committed or None, literal=False)
         if asked is not None and asked.depth == 1:
-            apart = asked.mesh.count not in (None, 1)
+            apart = asked.mesh.device_count not in (None, 1)
             on = replace(array, mesh=asked.mesh, spec=asked.spec, device=None, host=False, literal=False)
             return replace(on, committed=True if apart else committed)
         return replace(
@@ -382,13 +382,13 @@ def _replicate_constants(call: Call, free: Callable[[Value], Value]) -> Callable
     """The same of arrays that depend on no other: a mesh in context has copies of them."""
     mesh = call.interpreter.mesh if context_commits(call) else None
 
-    def place(leaf: Value) -> Value:
+    def replicate_constant(leaf: Value) -> Value:
         array = free(leaf)
-        if mesh is None or mesh.explicit or not isinstance(array, Layout) or array.shape is None:
+        if mesh is None or mesh.is_explicit or not isinstance(array, Layout) or array.shape is None:
             return array
         return replace(array, mesh=mesh, spec=((),) * len(array.shape))
 
-    return place
+    return replicate_constant
 
 
 def _results_of_jit(
@@ -402,29 +402,29 @@ def _results_of_jit(
         free = _free_for_compiler(call, common_properties(arrays) if arrays and not alone else Layout())
         if alone:
             free = _replicate_constants(call, free)
-        return _map_kept(free, found, kept) if not isinstance(found, Unknown) else AnyTree(Unknown())
+        return _map_arrays(free, found, kept) if not isinstance(found, Unknown) else AnyTree(Unknown())
     if isinstance(found, Unknown):
         return AnyTree(Layout())
 
-    def place(path: str, leaf: Value, one: Value) -> Value:
+    def place_result(path: str, leaf: Value, one: Value) -> Value:
         if not isinstance(leaf, Layout | int | float):
             return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
         if one is None:
-            return replace(as_array(leaf), spec=None, literal=False, asked=None)
+            return replace(layout_as_array(leaf), spec=None, literal=False, asked=None)
         return place_array(call, leaf, with_mesh_in_context(call, one), where, f"result{path}")
 
-    return map_spread(place, target, found)
+    return map_spread(place_result, target, found)
 
 
 for _name in (*JIT_WRAPPERS, "jax.named_call"):
-    function(_name)(transform_decorator(_run_jit))
+    register_function(_name)(transform_decorator(_run_jit))
 
 
 def _call_unchanged(call: Call, given: Value) -> Value:
     return given
 
 
-function(
+register_function(
     "jax checkpoint named_call custom_batching.custom_vmap", "jax.custom_vjp", "jax.custom_jvp",
     "equinox filter_checkpoint",
     "flax.linen compact nowrap", "functools lru_cache cache",
@@ -435,19 +435,19 @@ function(
 )(transform_decorator(_call_unchanged))  # fmt: skip
 
 
-@function("jax.named_scope")
+@register_function("jax.named_scope")
 def named_scope(call: Call) -> Value:
     """A context, which is a decorator too."""
-    return Native(call.name, lambda again: again.get(0, "fun"))
+    return Native(call.name, lambda again: again.argument_at(0, "fun"))
 
 
-@function("functools.wraps")
+@register_function("functools.wraps")
 def identity_decorator(call: Call) -> Value:
     """A decorator that leaves the function as it is."""
-    return Native(call.name, lambda again: again.get(0, "wrapper"))
+    return Native(call.name, lambda again: again.argument_at(0, "wrapper"))
 
 
-@function("functools.partial", "jax.tree_util.Partial", "equinox.Partial", "functools.partialmethod")
+@register_function("functools.partial", "jax.tree_util.Partial", "equinox.Partial", "functools.partialmethod")
 def make_partial(call: Call) -> Value:
     """A function with arguments given."""
     if not call.args or call.open:
@@ -458,13 +458,13 @@ def make_partial(call: Call) -> Value:
 def _run_gradient(call: Call, given: Value) -> Value:
     with_value = "value_and_grad" in call.name
     has_aux = call.keywords.get("has_aux", False)
-    numbers = call.get(1, "argnums", 0)
+    numbers = call.argument_at(1, "argnums", 0)
     chosen = call.keywords.get("wrt", Library("flax.nnx.Param"))
 
-    def run(again: Call) -> Value:
-        found = again.interpreter.call(given, again.args, again.keywords, again.place, again.open)
+    def run_differentiated(again: Call) -> Value:
+        found = again.interpreter.call_value(given, again.args, again.keywords, again.place, again.open)
         wanted = numbers if isinstance(numbers, tuple) else (numbers,)
-        loss = as_array(found[0] if isinstance(found, tuple) and found else found)
+        loss = layout_as_array(found[0] if isinstance(found, tuple) and found else found)
         grads: list[Value] = []
 
         arrays = [leaf for _, leaf in tree_leaves(again.args) if isinstance(leaf, Layout)]
@@ -479,18 +479,18 @@ def _run_gradient(call: Call, given: Value) -> Value:
                 return leaf
             if not isinstance(leaf, Layout | float):
                 return AnyTree(Layout()) if isinstance(leaf, Unknown) else Unknown("a gradient")
-            array = replace(as_array(leaf), asked=None, sources=sources)
+            array = replace(layout_as_array(leaf), asked=None, sources=sources)
             if isinstance(leaf, Layout):  # it may depend on other arguments alone
                 array = replace(array, committed=committed)
-                if not array.explicit:
+                if not array.is_explicit:
                     array = replace(array, mesh=None if apart else array.mesh, spec=None)
-            return _along_devices(again, array, loss)
+            return _sum_along_devices(again, array, loss)
 
         for one in wanted:
             reads = not isinstance(one, int) or reads_parameter(function_of(given), one)
             argument = again.args[one] if isinstance(one, int) and one < len(again.args) else Unknown()
             if call.name.startswith("flax.nnx") and is_object(argument):  # of its Params
-                argument = (chosen_of(state_of(again.interpreter, argument), (chosen,)) or [Unknown()])[0]
+                argument = (select_by_filters(state_of(again.interpreter, argument), (chosen,)) or [Unknown()])[0]
             grads.append(
                 map_tree(gradient_of, argument) if not isinstance(argument, Unknown) else AnyTree(Layout())
             )
@@ -500,10 +500,10 @@ def _run_gradient(call: Call, given: Value) -> Value:
             return (found, gradient)
         return (gradient, aux) if has_aux is True else gradient
 
-    return Transformed(call.name, run, given, call.place)
+    return Transformed(call.name, run_differentiated, given, call.place)
 
 
-def _along_devices(call: Call, gradient: Layout, loss: Layout) -> Layout:
+def _sum_along_devices(call: Call, gradient: Layout, loss: Layout) -> Layout:
     """A gradient in a mapped body: jax sums it over the axes along which the loss varies, and its argument does not.
 
     Without the check, and in pmap, each device has that of its own data, also of a loss that is summed over devices.
@@ -531,19 +531,19 @@ def _along_devices(call: Call, gradient: Layout, loss: Layout) -> Layout:
     )  # fmt: skip
 
 
-function(
+register_function(
     "jax grad value_and_grad", "equinox filter_grad filter_value_and_grad", "flax.nnx grad value_and_grad",
 )(transform_decorator(_run_gradient))  # fmt: skip
 
 
-@function("jax jvp vjp linearize", "equinox filter_jvp filter_vjp")
+@register_function("jax jvp vjp linearize", "equinox filter_jvp filter_vjp")
 def make_derivative(call: Call) -> Value:
     """`jvp` gives the function's value twice; of `vjp` the value is known."""
-    given = call.get(0, "fun")
-    points = call.get(1, "primals")
+    given = call.argument_at(0, "fun")
+    points = call.argument_at(1, "primals")
     if call.name.endswith("jvp") and isinstance(points, tuple):
-        found = call.interpreter.call(given, points, {}, call.place)
-        tangents = call.get(2, "tangents")
+        found = call.interpreter.call_value(given, points, {}, call.place)
+        tangents = call.argument_at(2, "tangents")
         varying = frozenset[str]()
         for _, leaf in tree_leaves((points, tangents)):
             varying = varying | (leaf.varying or frozenset()) if isinstance(leaf, Layout) else varying
@@ -556,7 +556,7 @@ def make_derivative(call: Call) -> Value:
             found,
         )
         return (found, out)
-    return (call.interpreter.call(given, call.args[1:], {}, call.place), Unknown("a pullback"))
+    return (call.interpreter.call_value(given, call.args[1:], {}, call.place), Unknown("a pullback"))
 
 
 def _mapped_dimension(spec: Value, place: int) -> Value:
@@ -568,14 +568,14 @@ def _mapped_dimension(spec: Value, place: int) -> Value:
 
 
 def _run_vmap(call: Call, given: Value) -> Value:
-    in_axes, out_axes = call.get(1, "in_axes", 0), call.get(2, "out_axes", 0)
+    in_axes, out_axes = call.argument_at(1, "in_axes", 0), call.argument_at(2, "out_axes", 0)
     name = call.keywords.get("axis_name")
 
-    def run(again: Call) -> Value:
+    def run_mapped(again: Call) -> Value:
         size: Size = None
         axes, first = NO_AXES, None
         arrays = [leaf for _, leaf in tree_leaves(again.args) if isinstance(leaf, Layout)]
-        on_explicit = any(one.explicit for one in arrays)
+        on_explicit = any(one.is_explicit for one in arrays)
 
         def map_leaf(_: str, leaf: Value, axis: Value) -> Value:
             nonlocal size, axes, first
@@ -589,7 +589,7 @@ def _run_vmap(call: Call, given: Value) -> Value:
             own = _explicit_axes(leaf, at, on_explicit)
             if own is not None and first is not None and own != first:
                 left, right = ("/".join(one) or "none" for one in (first, own))
-                again.interpreter.violate("vmap.conflict", again.place, left=left, right=right)
+                again.interpreter.record_violation("vmap.conflict", again.place, left=left, right=right)
             first = own if first is None else first
             axes = own or axes
             return without_dimension(leaf, at)
@@ -602,7 +602,7 @@ def _run_vmap(call: Call, given: Value) -> Value:
         if isinstance(name, str):
             again.interpreter.axes[name] = size
         try:
-            result = again.interpreter.call(
+            result = again.interpreter.call_value(
                 given, tuple(inner), {key: Unknown() for key in again.keywords}, again.place, again.open
             )
         finally:
@@ -611,20 +611,20 @@ def _run_vmap(call: Call, given: Value) -> Value:
         def out_of_map(leaf: Value) -> Value:
             if not isinstance(leaf, Layout) or leaf.shape is None or out_axes != 0:
                 return _row_of_any(leaf)
-            if leaf.mesh is not None and not leaf.explicit:
-                return leaf.shaped((size, *leaf.shape))  # the compiler places it
+            if leaf.mesh is not None and not leaf.is_explicit:
+                return leaf.with_shape((size, *leaf.shape))  # the compiler places it
             spec = (
                 (axes, *leaf.spec)
                 if leaf.spec is not None
                 else ((axes, *((NO_AXES,) * len(leaf.shape))) if axes and leaf.mesh is None else None)
             )
-            return leaf.shaped((size, *leaf.shape), spec)
+            return leaf.with_shape((size, *leaf.shape), spec)
 
         return (
             map_tree(out_of_map, result) if not isinstance(result, Unknown) else Unknown("what vmap returns")
         )
 
-    return call.interpreter.note_transformed(Transformed("vmap", run, given, call.place))
+    return call.interpreter.note_transformed(Transformed("vmap", run_mapped, given, call.place))
 
 
 def _explicit_axes(array: Layout, place: int, beside: bool) -> Axes | None:
@@ -639,17 +639,17 @@ def without_dimension(array: Layout, place: int) -> Layout:
     """An array without one of its dimensions."""
     shape = array.shape or ()
     spec, pieces = array.spec, array.pieces
-    found = array.shaped(
+    found = array.with_shape(
         (*shape[:place], *shape[place + 1 :]),
         (*spec[:place], *spec[place + 1 :]) if spec is not None and len(spec) == len(shape) else None,
     )
     return replace(found, pieces=trim_pieces((*pieces[:place], *pieces[place + 1 :]))) if pieces else found
 
 
-function("jax vmap", "equinox filter_vmap", "flax.nnx vmap")(transform_decorator(_run_vmap))
+register_function("jax vmap", "equinox filter_vmap", "flax.nnx vmap")(transform_decorator(_run_vmap))
 
 
-@function("jax eval_shape", "equinox filter_eval_shape")
+@register_function("jax eval_shape", "equinox filter_eval_shape")
 def eval_shape(call: Call) -> Value:
     """The result as descriptions of arrays, without shardings."""
     if not call.args:
@@ -664,15 +664,15 @@ def eval_shape(call: Call) -> Value:
     return map_tree(_describe_array, found)
 
 
-@function("jax.flatten_util.ravel_pytree")
+@register_function("jax.flatten_util.ravel_pytree")
 def ravel_pytree(call: Call) -> Value:
     """One flat array of all leaves, and the function that undoes it."""
-    tree = call.get(0, "pytree")
-    arrays = [as_array(leaf) for leaf in ordered_leaves(tree)]
-    rows = tuple(as_array(ravel_array(replace(call, name="jax.numpy.ravel", args=(one,)))) for one in arrays)
+    tree = call.argument_at(0, "pytree")
+    arrays = [layout_as_array(leaf) for leaf in ordered_leaves(tree)]
+    rows = tuple(layout_as_array(ravel_array(replace(call, name="jax.numpy.ravel", args=(one,)))) for one in arrays)
     joined = replace(call, name="jax.numpy.concatenate", args=(rows,))
-    flat = as_array(concatenate_arrays(joined)) if rows else Layout((0,))
-    return (flat, Native("unravel", lambda again: map_tree(lambda leaf: as_array(leaf), tree)))
+    flat = layout_as_array(concatenate_arrays(joined)) if rows else Layout((0,))
+    return (flat, Native("unravel", lambda again: map_tree(lambda leaf: layout_as_array(leaf), tree)))
 
 
 # lax
@@ -695,7 +695,7 @@ def _check_carry(call: Call, before: Value, after: Value) -> Value:
         own, other = (one.typed_spec if isinstance(one, Layout) else None for one in (leaf, out))
         if own is not None and other is not None and None not in (*own, *other) and own != other:
             said = {"before": str(leaf), "after": str(out), "carry": path, "operation": call.function_name}
-            run.violate("carry.spec", call.place, **said)
+            run.record_violation("carry.spec", call.place, **said)
             break
     if run.checks_varying:
         for path, leaf in tree_leaves(before):
@@ -708,7 +708,7 @@ def _check_carry(call: Call, before: Value, after: Value) -> Value:
             ):
                 more = out.varying - leaf.varying
                 if more:
-                    run.violate(
+                    run.record_violation(
                         "carry.varying",
                         call.place,
                         axes=", ".join(sorted(more)),
@@ -738,7 +738,7 @@ def _check_rows(call: Call, rows: Value) -> None:
     for path, leaf in tree_leaves(rows):
         spec = leaf.typed_spec if isinstance(leaf, Layout) else None
         if spec and spec[0]:
-            call.interpreter.violate(
+            call.interpreter.record_violation(
                 "rows.split",
                 call.place,
                 array=str(leaf),
@@ -767,7 +767,7 @@ def _row_of_tree(call: Call, rows: Value) -> tuple[Value, Size]:
 
 def _row_of_any(leaf: Value) -> Layout:
     """A row of an array of which little is known."""
-    return leaf.shaped(None) if isinstance(leaf, Layout) else Layout()
+    return leaf.with_shape(None) if isinstance(leaf, Layout) else Layout()
 
 
 def _stack_results(tree: Value, count: Size) -> Value:
@@ -776,7 +776,7 @@ def _stack_results(tree: Value, count: Size) -> Value:
     def row_of_leaf(leaf: Value) -> Value:
         if not isinstance(leaf, Layout) or leaf.shape is None:
             return _row_of_any(leaf)
-        return leaf.shaped((count, *leaf.shape), (NO_AXES, *leaf.spec) if leaf.spec is not None else None)
+        return leaf.with_shape((count, *leaf.shape), (NO_AXES, *leaf.spec) if leaf.spec is not None else None)
 
     return map_tree(row_of_leaf, tree)
 
@@ -787,16 +787,16 @@ def _compile_result(call: Call, found: Value, given: Value) -> Value:
         return found
     arrays = [leaf for _, leaf in tree_leaves(given) if isinstance(leaf, Layout)]
     check_devices(call, arrays)
-    return _results_of_jit(call, map_tree(as_computed, found), None, arrays, call.place)
+    return _results_of_jit(call, map_tree(mark_computed, found), None, arrays, call.place)
 
 
-@function("jax.lax.scan")
+@register_function("jax.lax.scan")
 def run_scan(call: Call) -> Value:
     """The body runs for each row of `xs`; the carry keeps its type."""
-    body, init, rows = call.get(0, "f"), call.get(1, "init"), call.get(2, "xs", None)
+    body, init, rows = call.argument_at(0, "f"), call.argument_at(1, "init"), call.argument_at(2, "xs", None)
     carry = _carry_in_body(call, init)
     row, count = _row_of_tree(call, rows)
-    length = call.get(3, "length", None)
+    length = call.argument_at(3, "length", None)
     found = run_traced(call, body, (carry, row), {})
     if not isinstance(found, tuple) or len(found) != 2:
         return (Unknown("a carry"), Unknown("stacked results"))
@@ -813,52 +813,52 @@ def run_scan(call: Call) -> Value:
     return _compile_result(call, (_join_varying(call, carry, after), rest), (init, rows))
 
 
-@function("jax.lax.map")
+@register_function("jax.lax.map")
 def lax_map(call: Call) -> Value:
     """The function runs for each row."""
-    rows = call.get(1, "xs")
+    rows = call.argument_at(1, "xs")
     row, count = _row_of_tree(call, rows)
-    return _compile_result(call, _stack_results(run_traced(call, call.get(0, "f"), (row,), {}), count), rows)
+    return _compile_result(call, _stack_results(run_traced(call, call.argument_at(0, "f"), (row,), {}), count), rows)
 
 
-@function("jax.lax.fori_loop")
+@register_function("jax.lax.fori_loop")
 def fori_loop(call: Call) -> Value:
     """The body runs with a counter and the carry."""
-    init = call.get(3, "init_val")
+    init = call.argument_at(3, "init_val")
     carry = _carry_in_body(call, init)
     counter = Layout((), "int32", committed=False, host=False, memory="device", varying=frozenset())
-    found = run_traced(call, call.get(2, "body_fun"), (counter, carry), {})
+    found = run_traced(call, call.argument_at(2, "body_fun"), (counter, carry), {})
     return _compile_result(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
 
 
-@function("jax.lax.while_loop")
+@register_function("jax.lax.while_loop")
 def while_loop(call: Call) -> Value:
     """Condition and body run with the carry."""
-    init = call.get(2, "init_val")
+    init = call.argument_at(2, "init_val")
     carry = _carry_in_body(call, init)
-    predicate = run_traced(call, call.get(0, "cond_fun"), (carry,), {})
+    predicate = run_traced(call, call.argument_at(0, "cond_fun"), (carry,), {})
     with enter_predicate(call, predicate):
         if call.interpreter.decided:
-            run_traced(call, call.get(0, "cond_fun"), (carry,), {})
-        found = run_traced(call, call.get(1, "body_fun"), (carry,), {})
+            run_traced(call, call.argument_at(0, "cond_fun"), (carry,), {})
+        found = run_traced(call, call.argument_at(1, "body_fun"), (carry,), {})
     return _compile_result(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
 
 
-@function("jax.lax.cond", "jax.lax.switch")
+@register_function("jax.lax.cond", "jax.lax.switch")
 def run_cond(call: Call) -> Value:
     """Both branches run with the operands."""
     branches: tuple[Value, ...]
     if call.name.endswith("cond"):
-        branches, operands = (call.get(1, "true_fun"), call.get(2, "false_fun")), call.args[3:]
+        branches, operands = (call.argument_at(1, "true_fun"), call.argument_at(2, "false_fun")), call.args[3:]
     else:
-        given = call.get(1, "branches")
+        given = call.argument_at(1, "branches")
         branches = (
             tuple(given.items) if isinstance(given, ListValue) else given if isinstance(given, tuple) else ()
         )
         operands = call.args[2:]
     found: list[Value] = []
     for one in branches:
-        with call.interpreter.uncertain(), enter_predicate(call, call.get(0, "pred")):
+        with call.interpreter.run_uncertainly(), enter_predicate(call, call.argument_at(0, "pred")):
             found.append(run_traced(call, one, tuple(_carry_in_body(call, each) for each in operands), {}))
     if not found:
         return Unknown("a branch")
@@ -866,8 +866,8 @@ def run_cond(call: Call) -> Value:
     result = found[0]
     for one in found[1:]:
         result = _join_varying(call, result, one)
-    own = as_array(call.get(0, "pred")).differs
-    result = map_tree(lambda leaf: _decided_by(leaf, own), result) if own else result
+    own = layout_as_array(call.argument_at(0, "pred")).differs
+    result = map_tree(lambda leaf: _vary_by_predicate(leaf, own), result) if own else result
     if call.interpreter.traced:
         return result
     return map_tree(
@@ -875,7 +875,7 @@ def run_cond(call: Call) -> Value:
     )
 
 
-def _decided_by(leaf: Value, axes: frozenset[str]) -> Value:
+def _vary_by_predicate(leaf: Value, axes: frozenset[str]) -> Value:
     """A result of branches that devices take by values of their own."""
     if not isinstance(leaf, Layout):
         return leaf
@@ -894,7 +894,7 @@ def _check_branches(call: Call, found: Sequence[Value]) -> None:
                 continue
             if one.varying is not None and leaf.varying is not None and one.varying != leaf.varying:
                 axes = ", ".join(sorted(one.varying ^ leaf.varying))
-                call.interpreter.violate(
+                call.interpreter.record_violation(
                     "branches.varying", call.place, axes=axes, operation=call.function_name
                 )
                 return

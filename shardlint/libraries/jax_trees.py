@@ -18,7 +18,7 @@ from shardlint.layouts.values import (
     rebuild_tree,
     tree_children,
 )
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 from shardlint.source.lazy import dataclass
 
 
@@ -30,7 +30,7 @@ class Structure(Instance):
     tree: Value = None
 
 
-@function("jax.tree map", "jax.tree_util tree_map", "jax tree_multimap", "jax.tree_util tree_multimap")
+@register_function("jax.tree map", "jax.tree_util tree_map", "jax tree_multimap", "jax.tree_util tree_multimap")
 def tree_map(call: Call) -> Value:
     """A function applied to each leaf."""
     if len(call.args) < 2 or call.open:
@@ -40,15 +40,15 @@ def tree_map(call: Call) -> Value:
     is_leaf = call.keywords.get("is_leaf")
 
     def stops_at_leaf(part: Value) -> bool:
-        return truth_of(call.interpreter.call(is_leaf, (part,), {}, call.place)) is True
+        return truth_of(call.interpreter.call_value(is_leaf, (part,), {}, call.place)) is True
 
     stop = stops_at_leaf if is_leaf is not None else None
     return map_tree(
-        lambda *each: call.interpreter.call(given, each, {}, call.place), tree, *others, stop=stop
+        lambda *each: call.interpreter.call_value(given, each, {}, call.place), tree, *others, stop=stop
     )
 
 
-@function("jax.tree map_with_path", "jax.tree_util tree_map_with_path")
+@register_function("jax.tree map_with_path", "jax.tree_util tree_map_with_path")
 def map_with_path(call: Call) -> Value:
     """A function of the path and the leaf, applied to each leaf."""
     if len(call.args) != 2 or isinstance(call.args[1], Unknown | AnyTree):
@@ -60,7 +60,7 @@ def map_with_path(call: Call) -> Value:
             return rebuild_tree(
                 tree, [walk_tree(part, (*path, _path_step(tree, key))) for key, part in parts]
             )
-        return None if tree is None else call.interpreter.call(call.args[0], (path, tree), {}, call.place)
+        return None if tree is None else call.interpreter.call_value(call.args[0], (path, tree), {}, call.place)
 
     return walk_tree(call.args[1], ())
 
@@ -74,7 +74,7 @@ def _is_known(tree: Value) -> bool:
 
 def _has_known_leaves(call: Call) -> bool:
     """Return whether all leaves of the first argument are known."""
-    return bool(call.args) and not call.has(1, "is_leaf") and _is_known(call.args[0])
+    return bool(call.args) and not call.has_argument(1, "is_leaf") and _is_known(call.args[0])
 
 
 def _sorted_parts(tree: Value) -> list[tuple[Value, Value]] | None:
@@ -110,28 +110,28 @@ def _fill_leaves(tree: Value, values: Iterator[Value]) -> Value:
     return rebuild_tree(tree, [found[key] for key, _ in tree_children(tree) or ()])
 
 
-@function("jax.tree leaves", "jax.tree_util tree_leaves", "jax tree_leaves")
+@register_function("jax.tree leaves", "jax.tree_util tree_leaves", "jax tree_leaves")
 def tree_leaves(call: Call) -> Value:
     """The leaves of a tree."""
     return ListValue(ordered_leaves(call.args[0])) if _has_known_leaves(call) else AnyTree(Unknown())
 
 
-@function("jax.tree flatten", "jax.tree_util tree_flatten", "jax tree_flatten")
+@register_function("jax.tree flatten", "jax.tree_util tree_flatten", "jax tree_flatten")
 def tree_flatten(call: Call) -> Value:
     """The leaves of a tree, and its structure."""
     return (tree_leaves(call), tree_structure(call))
 
 
-@function("jax.tree structure", "jax.tree_util tree_structure", "jax tree_structure")
+@register_function("jax.tree structure", "jax.tree_util tree_structure", "jax tree_structure")
 def tree_structure(call: Call) -> Value:
     """The structure of a tree."""
     return Structure(None, tree=call.args[0]) if _has_known_leaves(call) else Unknown("a structure")
 
 
-@function("jax.tree unflatten", "jax.tree_util tree_unflatten", "jax tree_unflatten")
+@register_function("jax.tree unflatten", "jax.tree_util tree_unflatten", "jax tree_unflatten")
 def tree_unflatten(call: Call) -> Value:
     """A tree of a structure, with other leaves."""
-    structure, given = call.get(0, "treedef"), known_items(call.get(1, "leaves"))
+    structure, given = call.argument_at(0, "treedef"), known_items(call.argument_at(1, "leaves"))
     if not isinstance(structure, Structure) or given is None:
         return AnyTree(Unknown())
     if len(given) != len(ordered_leaves(structure.tree)):
@@ -139,7 +139,7 @@ def tree_unflatten(call: Call) -> Value:
     return _fill_leaves(structure.tree, iter(given))
 
 
-@function(
+@register_function(
     "jax.tree leaves_with_path flatten_with_path",
     "jax.tree_util tree_leaves_with_path tree_flatten_with_path",
 )
@@ -151,10 +151,10 @@ def with_paths(call: Call) -> Value:
     return (found, tree_structure(call)) if "flatten" in call.function_name else found
 
 
-@function("jax.tree reduce", "jax.tree_util tree_reduce", "jax tree_reduce")
+@register_function("jax.tree reduce", "jax.tree_util tree_reduce", "jax tree_reduce")
 def tree_reduce(call: Call) -> Value:
     """A function of two values, applied to one leaf after the other."""
-    tree, start = call.get(1, "tree"), call.get(2, "initializer", None)
+    tree, start = call.argument_at(1, "tree"), call.argument_at(2, "initializer", None)
     if not call.args or not _is_known(tree) or call.open:
         return Unknown("a reduction")
     values = ordered_leaves(tree)
@@ -163,22 +163,22 @@ def tree_reduce(call: Call) -> Value:
         return Unknown("a reduction of nothing")
     found = values[0]
     for value in values[1:]:
-        found = call.interpreter.call(call.args[0], (found, value), {}, call.place)
+        found = call.interpreter.call_value(call.args[0], (found, value), {}, call.place)
     return found
 
 
-@function("jax.tree all", "jax.tree_util tree_all", "jax tree_all")
+@register_function("jax.tree all", "jax.tree_util tree_all", "jax tree_all")
 def tree_all(call: Call) -> Value:
     """Return whether all leaves are true."""
-    tree = call.get(0, "tree")
+    tree = call.argument_at(0, "tree")
     found = [truth_of(one) for one in ordered_leaves(tree)] if _is_known(tree) else [None]
     return Unknown("a truth") if None in found else all(found)
 
 
-@function("flax.traverse_util.flatten_dict", "flax.nnx.traversals.flatten_mapping")
+@register_function("flax.traverse_util.flatten_dict", "flax.nnx.traversals.flatten_mapping")
 def flatten_dict(call: Call) -> Value:
     """A dict of the leaves of nested dicts, by their paths."""
-    tree, separator = call.get(0, "xs"), call.get(3, "sep", None)
+    tree, separator = call.argument_at(0, "xs"), call.argument_at(3, "sep", None)
     if not isinstance(tree, DictValue) or not _is_known(tree) or call.keywords.keys() - {"sep"}:
         return Unknown("a flat dict")
     flat = dict(_dict_entries(tree, ()))
@@ -197,10 +197,10 @@ def _dict_entries(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[
         yield from _dict_entries(part, (*path, key))
 
 
-@function("flax.traverse_util.unflatten_dict", "flax.nnx.traversals.unflatten_mapping")
+@register_function("flax.traverse_util.unflatten_dict", "flax.nnx.traversals.unflatten_mapping")
 def unflatten_dict(call: Call) -> Value:
     """Nested dicts of a dict whose keys are paths."""
-    flat, separator = call.get(0, "xs"), call.get(1, "sep", None)
+    flat, separator = call.argument_at(0, "xs"), call.argument_at(1, "sep", None)
     if not isinstance(flat, DictValue) or flat.open or not isinstance(separator, str | None):
         return Unknown("nested dicts")
     found = DictValue()
@@ -223,10 +223,10 @@ def _path_step(tree: Value, key: Value) -> Value:
     return Instance(None, {kind: key})
 
 
-@function("jax.tree_util keystr", "jax.tree keystr")
+@register_function("jax.tree_util keystr", "jax.tree keystr")
 def path_text(call: Call) -> Value:
     """A path as jax spells it."""
-    parts = call.get(0, "keys")
+    parts = call.argument_at(0, "keys")
     if not isinstance(parts, tuple) or call.keywords:
         return Unknown("a path")
     return "".join(_format_step(one) for one in parts)
@@ -239,25 +239,25 @@ def _format_step(part: Value) -> str:
     return f"[{values.get('key', values.get('idx'))!r}]"
 
 
-@function("flax.traverse_util.path_aware_map")
+@register_function("flax.traverse_util.path_aware_map")
 def path_aware_map(call: Call) -> Value:
     """A function of the path and the leaf, applied to each leaf of nested dicts."""
-    given, tree = call.get(0, "f"), call.get(1, "nested_dict")
+    given, tree = call.argument_at(0, "f"), call.argument_at(1, "nested_dict")
     if not isinstance(tree, DictValue) or tree.open:
         return AnyTree(Unknown())
 
     def walk_tree(part: Value, path: tuple[Value, ...]) -> Value:
         if isinstance(part, DictValue) and part.entries:
             return rebuild_tree(part, [walk_tree(one, (*path, key)) for key, one in part.entries.items()])
-        return call.interpreter.call(given, (path, part), {}, call.place)
+        return call.interpreter.call_value(given, (path, part), {}, call.place)
 
     return walk_tree(tree, ())
 
 
-@function("flax.core pop", "flax.core.frozen_dict pop")
+@register_function("flax.core pop", "flax.core.frozen_dict pop")
 def pop_entry(call: Call) -> Value:
     """A dict without an entry, and that entry."""
-    tree, key = call.get(0, "x"), call.get(1, "key")
+    tree, key = call.argument_at(0, "x"), call.argument_at(1, "key")
     if not isinstance(tree, DictValue) or not isinstance(key, str):
         return (AnyTree(Unknown()), AnyTree(Unknown()))
     rest = DictValue({name: one for name, one in tree.entries.items() if name != key}, tree.open)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from shardlint.layouts.layout import Layout, Shape, Size, count_entries, multiply_size
 from shardlint.layouts.values import Call, Instance, Value, known_items
 from shardlint.libraries.jax_numpy import dtype_of, sizes_of
-from shardlint.libraries.meeting import as_array, common_properties, computed_array
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import common_properties, computed_array, layout_as_array
+from shardlint.libraries.registry import register_function
 
 Padding = tuple[int, int] | str | None
 """How many entries a dimension gains at its ends, or how that is computed."""
@@ -106,12 +106,12 @@ def _dimension_letters(value: Value, rank: int, channels_last: bool) -> Letters 
     return (items[0], items[1], items[2])
 
 
-@function("jax.lax conv_dimension_numbers")
+@register_function("jax.lax conv_dimension_numbers")
 def dimension_numbers(call: Call) -> Value:
     """The letters of the dimensions, as an object."""
-    rank = as_array(call.get(0, "lhs_shape")).shape
+    rank = layout_as_array(call.argument_at(0, "lhs_shape")).shape
     count = rank[0] if rank is not None and len(rank) == 1 and isinstance(rank[0], int) else 0
-    found = _dimension_letters(call.get(2, "dimension_numbers"), count, False) if count > 1 else None
+    found = _dimension_letters(call.argument_at(2, "dimension_numbers"), count, False) if count > 1 else None
     return Instance(None, {"layouts": found} if found is not None else {}, open=True)
 
 
@@ -132,7 +132,7 @@ def _sizes_by_letter(
 
 def _convolution_operands(call: Call) -> tuple[Layout, Layout, str | None]:
     """The array and the kernel of a convolution, and the type of its result."""
-    array, kernel = as_array(call.get(0, "lhs")), as_array(call.get(1, "rhs"))
+    array, kernel = layout_as_array(call.argument_at(0, "lhs")), layout_as_array(call.argument_at(1, "rhs"))
     wanted = call.keywords.get("preferred_element_type")
     return array, kernel, common_properties([array, kernel]).dtype if wanted is None else dtype_of(wanted)
 
@@ -148,7 +148,7 @@ def _convolve_arrays(
     sizes, windows = known
     spatial = _spatial_letters(letters)
     inside, over = [sizes[name] for name in spatial], [windows.get(name) for name in spatial]
-    swept = sweep_all(inside, over, call.get(2, "window_strides"), call.get(3, "padding"), spread, gaps)
+    swept = sweep_all(inside, over, call.argument_at(2, "window_strides"), call.argument_at(3, "padding"), spread, gaps)
     found = dict(zip(spatial, swept, strict=True))
     rows = sizes["N"]
     found["N"] = rows // batches if isinstance(rows, int) and isinstance(batches, int) else None
@@ -157,24 +157,26 @@ def _convolve_arrays(
 
 
 def _convolution_rank(call: Call) -> int:
-    return max(as_array(call.get(0, "lhs")).rank or 0, 2)
+    return max(layout_as_array(call.argument_at(0, "lhs")).rank or 0, 2)
 
 
-@function("jax.lax conv_general_dilated")
+@register_function("jax.lax conv_general_dilated")
 def conv_general(call: Call) -> Value:
     """A convolution with all that can be said of it."""
-    letters = _dimension_letters(call.get(6, "dimension_numbers", None), _convolution_rank(call), False)
-    dilations = call.get(4, "lhs_dilation", None), call.get(5, "rhs_dilation", None)
-    return _convolve_arrays(call, letters, *dilations, call.get(8, "batch_group_count", 1))
+    letters = _dimension_letters(call.argument_at(6, "dimension_numbers", None), _convolution_rank(call), False)
+    dilations = call.argument_at(4, "lhs_dilation", None), call.argument_at(5, "rhs_dilation", None)
+    return _convolve_arrays(call, letters, *dilations, call.argument_at(8, "batch_group_count", 1))
 
 
-@function("jax.lax conv conv_with_general_padding")
+@register_function("jax.lax conv conv_with_general_padding")
 def convolve_arrays(call: Call) -> Value:
     """A convolution of arrays whose dimensions are in the order of jax."""
     letters = _dimension_letters(None, _convolution_rank(call), False)
     if call.function_name == "conv":
         return _convolve_arrays(call, letters)
-    return _convolve_arrays(call, letters, call.get(4, "lhs_dilation", None), call.get(5, "rhs_dilation", None))
+    return _convolve_arrays(
+        call, letters, call.argument_at(4, "lhs_dilation", None), call.argument_at(5, "rhs_dilation", None)
+    )
 
 
 def transposed_size(size: Size, window: Size, step: Size, padding: Padding, spread: Size = 1) -> Size:
@@ -190,11 +192,11 @@ def transposed_size(size: Size, window: Size, step: Size, padding: Padding, spre
     return sweep_count(size, window, 1, padding, spread, step) if isinstance(padding, tuple) else None
 
 
-@function("jax.lax conv_transpose")
+@register_function("jax.lax conv_transpose")
 def conv_transpose(call: Call) -> Value:
     """A convolution whose result is larger: the strides are those of the array."""
     array, kernel, dtype = _convolution_operands(call)
-    letters = _dimension_letters(call.get(5, "dimension_numbers", None), _convolution_rank(call), True)
+    letters = _dimension_letters(call.argument_at(5, "dimension_numbers", None), _convolution_rank(call), True)
     known = _sizes_by_letter(letters, array, kernel)
     if known is None or letters is None:
         return computed_array(call, [array, kernel], None, dtype)
@@ -202,27 +204,27 @@ def conv_transpose(call: Call) -> Value:
     spatial = _spatial_letters(letters)
     count = len(spatial)
     rows = zip(
-        spatial, numbers_of(call.get(2, "strides"), count), paddings_of(call.get(3, "padding"), count),
-        numbers_of(call.get(4, "rhs_dilation", None), count), strict=True,
+        spatial, numbers_of(call.argument_at(2, "strides"), count), paddings_of(call.argument_at(3, "padding"), count),
+        numbers_of(call.argument_at(4, "rhs_dilation", None), count), strict=True,
     )  # fmt: skip
     found = {name: transposed_size(sizes[name], windows.get(name), step, pad, far) for name, step, pad, far in rows}
-    turned = call.get(6, "transpose_kernel", False)
+    turned = call.argument_at(6, "transpose_kernel", False)
     found["N"] = sizes["N"]
     found["C"] = windows["I" if turned else "O"] if isinstance(turned, bool) else None
     return computed_array(call, [array, kernel], tuple(found.get(one) for one in letters[2]), dtype)
 
 
-@function("jax.lax conv_general_dilated_patches")
+@register_function("jax.lax conv_general_dilated_patches")
 def window_patches(call: Call) -> Value:
     """The windows themselves, as channels."""
-    array, window = as_array(call.get(0, "lhs")), sizes_of(call.get(1, "filter_shape"))
-    letters = _dimension_letters(call.get(6, "dimension_numbers", None), _convolution_rank(call), False)
+    array, window = layout_as_array(call.argument_at(0, "lhs")), sizes_of(call.argument_at(1, "filter_shape"))
+    letters = _dimension_letters(call.argument_at(6, "dimension_numbers", None), _convolution_rank(call), False)
     if letters is None or array.shape is None or window is None or len(letters[0]) != len(array.shape):
         return computed_array(call, [array], None, array.dtype)
     sizes, spatial = dict(zip(letters[0], array.shape, strict=True)), _spatial_letters(letters)
-    dilations = call.get(5, "rhs_dilation", None), call.get(4, "lhs_dilation", None)
+    dilations = call.argument_at(5, "rhs_dilation", None), call.argument_at(4, "lhs_dilation", None)
     inside = [sizes[name] for name in spatial]
-    swept = sweep_all(inside, window, call.get(2, "window_strides"), call.get(3, "padding"), *dilations)
+    swept = sweep_all(inside, window, call.argument_at(2, "window_strides"), call.argument_at(3, "padding"), *dilations)
     found = dict(zip(spatial, swept, strict=True))
     found |= {"N": sizes["N"], "C": multiply_size(sizes["C"], count_entries(window))}
     return computed_array(call, [array], tuple(found.get(one) for one in letters[2]), array.dtype)
@@ -241,26 +243,32 @@ def pooled_shape(array: Layout, window: Value, steps: Value, padding: Value, bef
     return (*array.shape[:before], *swept, *array.shape[last:])
 
 
-@function("jax.lax reduce_window")
+@register_function("jax.lax reduce_window")
 def reduce_window(call: Call) -> Value:
     """A number for each place of a window."""
-    array = as_array(call.get(0, "operand"))
-    plain = not call.has(6, "base_dilation") and not call.has(7, "window_dilation")
-    window, steps = call.get(3, "window_dimensions"), call.get(4, "window_strides")
-    shape = pooled_shape(array, window, steps, call.get(5, "padding"), 0, 0) if plain else None
+    array = layout_as_array(call.argument_at(0, "operand"))
+    plain = not call.has_argument(6, "base_dilation") and not call.has_argument(7, "window_dilation")
+    window, steps = call.argument_at(3, "window_dimensions"), call.argument_at(4, "window_strides")
+    shape = pooled_shape(array, window, steps, call.argument_at(5, "padding"), 0, 0) if plain else None
     return computed_array(call, [array], shape, array.dtype)
 
 
 _HOMES = ("flax.linen", "flax.nnx")
 
 
-@function(*(f"{home} max_pool avg_pool min_pool pool" for home in _HOMES), "flax.linen.pooling max_pool avg_pool pool")
+@register_function(
+    *(f"{home} max_pool avg_pool min_pool pool" for home in _HOMES),
+    "flax.linen.pooling max_pool avg_pool pool",
+)
 def pool_windows(call: Call) -> Value:
     """Pooling of the dimensions before the last one, as many as the window has."""
     general = call.function_name == "pool"
-    array, window = as_array(call.get(0, "inputs")), call.get(3 if general else 1, "window_shape")
-    steps = call.get(4 if general else 2, "strides", None)
-    padding = call.get(5 if general else 3, "padding", "VALID")
+    array, window = (
+        layout_as_array(call.argument_at(0, "inputs")),
+        call.argument_at(3 if general else 1, "window_shape"),
+    )
+    steps = call.argument_at(4 if general else 2, "strides", None)
+    padding = call.argument_at(5 if general else 3, "padding", "VALID")
     sizes = sizes_of(window)
     if array.rank is None or sizes is None or array.rank < len(sizes) + 1:
         return computed_array(call, [array], None, array.dtype)
@@ -271,10 +279,10 @@ def pool_windows(call: Call) -> Value:
 # images
 
 
-@function("jax.image resize scale_and_translate")
+@register_function("jax.image resize scale_and_translate")
 def resize_image(call: Call) -> Value:
     """An image of another size."""
-    array, sizes = as_array(call.get(0, "image")), sizes_of(call.get(1, "shape"))
+    array, sizes = layout_as_array(call.argument_at(0, "image")), sizes_of(call.argument_at(1, "shape"))
     return computed_array(call, [array], sizes, array.dtype if "float" in (array.dtype or "") else None)
 
 

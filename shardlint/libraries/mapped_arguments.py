@@ -50,7 +50,7 @@ def check_arguments(call: Call, given: Value, in_specs: Value, where: Place) -> 
         if said:
             break
     if said:
-        call.interpreter.violate("specs.arguments", at, mismatch=said)
+        call.interpreter.record_violation("specs.arguments", at, mismatch=said)
     return not said
 
 
@@ -74,7 +74,7 @@ def check_axes(call: Call, given: Value, in_axes: Value, static: int, where: Pla
     elif count < least - static:
         said, form = f"it has length {count} for at least {spell_count(least, 'argument')}", "too-few"
     if said:
-        run.violate("axes.arguments", where, mismatch=said, form=form)
+        run.record_violation("axes.arguments", where, mismatch=said, form=form)
 
 
 def spell_count(count: int, what: str) -> str:
@@ -100,7 +100,7 @@ def _accepted_counts(value: Value) -> tuple[int, int | None] | None:
         value = value.function
     if not isinstance(value, FunctionValue):
         return None
-    names = value.positional
+    names = value.positional_parameters
     optional = len(value.node.args.defaults)
     free = names[bound:]
     named = next((place for place, name in enumerate(free) if name in keywords), None)

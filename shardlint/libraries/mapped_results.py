@@ -48,7 +48,7 @@ def check_results(call: Call, given: Value, specs: Value, results: Value, check:
     for path, leaf, spec in _leaves_with_prefix(results, specs, ""):
         if isinstance(leaf, Layout):
             check_statistic(call, leaf, bool(check))
-        axes = spec.axes() if isinstance(spec, PartitionSpec) and not spec.open else None
+        axes = spec.axes_of_entries() if isinstance(spec, PartitionSpec) and not spec.open else None
         if spec is None:
             axes = ()
         elif isinstance(spec, int):
@@ -66,7 +66,7 @@ def check_statistic(call: Call, array: Layout, is_sharded: bool) -> None:
     if found.kind == "own-sum" and is_sharded:
         return  # it is recorded as a result that differs
     said = {"axes": name_axes(found.axes), "of": found.of, "factor": _device_count_text(call, found.axes)}
-    call.interpreter.violate(f"reducer.{found.kind}", found.place, *found.calls, **said)
+    call.interpreter.record_violation(f"reducer.{found.kind}", found.place, *found.calls, **said)
 
 
 def mark_gradient(loss: Layout, own: frozenset[str], place: Place) -> Statistic | None:
@@ -108,7 +108,7 @@ def _check_structure(call: Call, specs: Value, results: Value, where: Place, kin
         missing = specs.entries.keys() ^ results.entries.keys()
         said = f"the keys differ ({', '.join(sorted(map(repr, missing)))})" if missing else ""
     if said:
-        call.interpreter.violate(kind, where, mismatch=said)
+        call.interpreter.record_violation(kind, where, mismatch=said)
 
 
 def check_unpacked(call: Call, specs: Value, count: int | None, where: Place) -> None:
@@ -116,7 +116,7 @@ def check_unpacked(call: Call, specs: Value, count: int | None, where: Place) ->
     wanted = known_items(specs)
     if count is not None and wanted is not None and len(wanted) != count:
         said = f"it has length {len(wanted)}, and line {call.place.line} unpacks {count}"
-        call.interpreter.violate("specs.results", where, mismatch=said)
+        call.interpreter.record_violation("specs.results", where, mismatch=said)
 
 
 def _leaves_with_prefix(tree: Value, prefix: Value, path: str) -> Iterator[tuple[str, Value, Value]]:
@@ -141,7 +141,7 @@ def _check_result(
     figure = array.figure
     if figure is not None and figure.kind in ("copies", "counted") and figure.axes and isinstance(figure.place, Place):
         kind = "copies.summed" if figure.kind == "copies" else "term.counted"
-        run.violate(
+        run.record_violation(
             kind, figure.place, axes=name_axes(figure.axes), factor=_device_count_text(call, figure.axes)
         )
     split = frozenset(axis for axis, size in run.axes.items() if size != 1)
@@ -152,11 +152,11 @@ def _check_result(
         if _SUMS.search(path):
             return  # gradients that are kept to be reduced later
         if own:
-            run.violate("gradient.own", figure.place, **{**said, "axes": ", ".join(sorted(own))}, check=check)
+            run.record_violation("gradient.own", figure.place, **{**said, "axes": ", ".join(sorted(own))}, check=check)
         return
     if not check:
         if left:
-            run.violate("result.first", where, **said)
+            run.record_violation("result.first", where, **said)
         return
     if left and check != "on":
         summed = _summed_at(array)
@@ -166,15 +166,15 @@ def _check_result(
             other = frozenset()
         place = summed if other and summed is not None else returned
         said |= {"check": check, "again": ", ".join(sorted(left & array.reduced)), "other": ", ".join(sorted(other))}
-        run.violate("result.differs", place, **said)
+        run.record_violation("result.differs", place, **said)
     check_repeated(call, array, named)
-    equal = array.reduced & named & split - (array.may_differ or frozenset())
-    if equal and array.may_differ is not None:
+    equal = array.reduced & named & split - (array.differing_axes or frozenset())
+    if equal and array.differing_axes is not None:
         summed = _summed_at(array)
         beyond = array.figure.axes - named if summed is not None and array.figure is not None else frozenset[str]()
         said |= {"axes": ", ".join(sorted(equal)), "beyond": ", ".join(sorted(beyond))}
         said |= {"by": "gathered" if equal & array.equal else "reduced"}
-        run.violate("result.repeated", summed if beyond and summed is not None else where, **said)
+        run.record_violation("result.repeated", summed if beyond and summed is not None else where, **said)
 
 
 def _summed_at(array: Layout) -> Place | None:
@@ -191,9 +191,9 @@ def _device_count_text(call: Call, axes: frozenset[str]) -> str:
 
 def reads_parameter(function: FunctionValue | None, place: int) -> bool:
     """Return whether a function reads a positional parameter. If that is not known, the answer is True."""
-    if function is None or place >= len(function.positional):
+    if function is None or place >= len(function.positional_parameters):
         return True
-    name = function.positional[place]
+    name = function.positional_parameters[place]
     return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(function.node))
 
 
@@ -212,7 +212,7 @@ def find_returned_part(value: Value, path: str) -> Place | None:
     if isinstance(node, ast.Lambda):
         returned: list[ast.expr | None] = [node.body]
     else:
-        found = file.walked(file.scope(node)).returns
+        found = file.walk_scope(file.scope(node)).returns
         returned = [one.value if isinstance(one, ast.Return) else None for one in found]
     if len(returned) != 1 or returned[0] is None:
         return None
@@ -238,4 +238,6 @@ def check_summed(call: Call, array: Layout, axes: tuple[str, ...], use: str) -> 
     again, where = array.summed[0].intersection(axes), array.summed[1]
     if again and isinstance(where, Place):
         unseen = "yes" if array.figure is not None and array.figure.kind == "unseen" else ""
-        call.interpreter.violate("gradient.summed", where, axes=", ".join(sorted(again)), use=use, unseen=unseen)
+        call.interpreter.record_violation(
+            "gradient.summed", where, axes=", ".join(sorted(again)), use=use, unseen=unseen
+        )

@@ -27,7 +27,7 @@ _SCALING = ("divide", "true_divide", "multiply", "div", "mul", "floor_divide")
 _LEGACY_PLACES_NOTHING = (0, 6, 2)
 
 
-def as_array(value: Value) -> Layout:
+def layout_as_array(value: Value) -> Layout:
     """The layout of something that is used as an array; unknown in all parts where it may be anything."""
     value = as_operand(value)
     if isinstance(value, AnyTree):  # an operation on it says that it is one array
@@ -39,7 +39,7 @@ def as_array(value: Value) -> Layout:
         return Layout((), kind, host=True, literal=True, committed=False, varying=frozenset())
     if isinstance(value, tuple | ListValue):
         items = value if isinstance(value, tuple) else value.items
-        first = as_array(items[0]) if items else Layout()
+        first = layout_as_array(items[0]) if items else Layout()
         open = isinstance(value, ListValue) and value.open
         if first.shape is not None and all(
             isinstance(one, int | float | tuple | ListValue | Layout) for one in items
@@ -54,7 +54,7 @@ def as_array(value: Value) -> Layout:
     return Layout()
 
 
-def as_computed(leaf: Value) -> Value:
+def mark_computed(leaf: Value) -> Value:
     """A leaf that is computed anew: no constraint places it."""
     return replace(leaf, asked=None) if isinstance(leaf, Layout) else leaf
 
@@ -80,8 +80,8 @@ def _is_closed_over(call: Call, arrays: Sequence[Layout]) -> bool:
     """Record an array over Explicit axes that the body of a shard_map over these axes takes from around it."""
     bound = call.interpreter.axes.keys()
     for one in arrays:
-        if one.committed and one.explicit and one.mesh is not None and set(one.mesh.names) <= bound:
-            call.interpreter.violate("closure.explicit", call.place, array=str(one), line=str(one.made))
+        if one.committed and one.is_explicit and one.mesh is not None and set(one.mesh.names) <= bound:
+            call.interpreter.record_violation("closure.explicit", call.place, array=str(one), line=str(one.made))
             return True
     return False
 
@@ -121,7 +121,7 @@ def common_properties(operands: Sequence[Layout]) -> Layout:
         device=device,
         committed=committed,
         memory=next(iter(memories)) if len(memories) == 1 else None,
-        host=_all_or_none(one.host for one in arrays),
+        host=_combine_truths(one.host for one in arrays),
         varying=varying,
         equal=_still_equal(arrays),
         differs=frozenset[str]().union(*(one.differs for one in arrays)) - exchanged,
@@ -129,7 +129,7 @@ def common_properties(operands: Sequence[Layout]) -> Layout:
         reduced=frozenset[str]().union(*(one.reduced for one in arrays)),
         figure=_figure_of(arrays),
         weak=False if all(one.weak is False for one in arrays) else None,
-        statistic=_carried_mark(marks) if marks else None,
+        statistic=_combined_mark(marks) if marks else None,
         made=next((one.made for one in arrays if one.made), 0),
         built=all(one.is_new for one in arrays) or None,
         sources=frozenset[int]().union(*(one.sources for one in arrays)),
@@ -172,7 +172,7 @@ def _figure_of(arrays: Sequence[Layout]) -> Figure | None:
     return min(found, key=lambda one: (*first, one.kind, "unseen").index(one.kind), default=None)
 
 
-def _carried_mark(marks: Sequence[Statistic]) -> Statistic | None:
+def _combined_mark(marks: Sequence[Statistic]) -> Statistic | None:
     """The mark of what is computed of arrays with marks: what is wrong stays so, and a term of a sum one."""
     wrong = next((one for one in marks if one.is_wrong), None)
     parts = [one for one in marks if one.kind in ("part", "sum")]
@@ -185,10 +185,10 @@ def _carried_mark(marks: Sequence[Statistic]) -> Statistic | None:
 def _still_equal(arrays: Sequence[Layout]) -> frozenset[str]:
     """The axes along which some of the arrays are equal in fact though jax says that they vary, and none differs."""
     equal = frozenset[str]().union(*(one.equal for one in arrays))
-    return equal - frozenset[str]().union(*(one.may_differ or () for one in arrays)) if equal else equal
+    return equal - frozenset[str]().union(*(one.differing_axes or () for one in arrays)) if equal else equal
 
 
-def _all_or_none(values: Iterable[bool | None]) -> bool | None:
+def _combine_truths(values: Iterable[bool | None]) -> bool | None:
     found = set(values)
     return False if False in found else True if found == {True} else None
 
@@ -201,7 +201,7 @@ def check_memory(call: Call, arrays: Sequence[Layout]) -> None:
     known = [one for one in arrays if one.memory is not None and not one.host and one.shape != ()]
     for one in known:
         if one.memory != known[0].memory and "unpinned_host" not in (one.memory, known[0].memory):
-            call.interpreter.violate(
+            call.interpreter.record_violation(
                 "memory.differ", call.place, left=str(known[0].memory), right=str(one.memory),
                 made=str(max(known[0].made, one.made)),
             )  # fmt: skip
@@ -216,7 +216,7 @@ def where_committed(array: Layout) -> Order | str | None:
 
 
 def _devices_of(mesh: Mesh | None) -> Order | None:
-    return mesh.devices if mesh is not None and mesh.count != 1 else None
+    return mesh.devices if mesh is not None and mesh.device_count != 1 else None
 
 
 def _cannot_meet(one: Order | str, two: Order | str) -> bool:
@@ -251,13 +251,13 @@ def check_devices(
             if left == "all devices" and right.count(",") > 0:
                 left += " as jax.devices() lists them"
             lines = {"left_line": str(other.made), "right_line": str(one.made)}
-            call.interpreter.violate("devices.differ", call.place, left=left, right=right, **lines)
+            call.interpreter.record_violation("devices.differ", call.place, left=left, right=right, **lines)
             return
     asked = _devices_of(mesh)
     if places and mesh is not None and asked is not None:
         where, one = places[0]
         if _cannot_meet(where, asked):
-            call.interpreter.violate(
+            call.interpreter.record_violation(
                 "devices.context",
                 call.place,
                 left=_name_devices(where),
@@ -279,7 +279,9 @@ def check_moved(call: Call, array: Layout, to: Value) -> None:
             asked = _devices_of(mesh)
     if held is not None and asked is not None and _cannot_meet(held, asked):
         left, right = _name_devices(held), _name_devices(asked)
-        call.interpreter.violate("constraint.devices", call.place, left=left, right=right, line=str(array.made))
+        call.interpreter.record_violation(
+            "constraint.devices", call.place, left=left, right=right, line=str(array.made)
+        )
 
 
 def context_type(call: Call, rank: int) -> tuple[Mesh | None, Spec | None]:
@@ -287,7 +289,7 @@ def context_type(call: Call, rank: int) -> tuple[Mesh | None, Spec | None]:
     mesh = call.interpreter.mesh
     if mesh is not None and set(mesh.names) <= call.interpreter.axes.keys():
         return None, None  # in what shard_map runs on each device
-    if mesh is not None and (mesh.explicit or not call.interpreter.traced):
+    if mesh is not None and (mesh.is_explicit or not call.interpreter.traced):
         return mesh, (NO_AXES,) * rank
     return None, None
 
@@ -331,7 +333,7 @@ def broadcast_shapes(shapes: Sequence[Shape | None]) -> Shape | None:
     return tuple(found)
 
 
-def _as_traced(array: Layout) -> Layout:
+def _trace_mixed_mesh(array: Layout) -> Layout:
     """An array of a mixed mesh as a traced function sees it that took it from around."""
     if array.mesh is None or not array.mesh.is_mixed:
         return array
@@ -348,26 +350,26 @@ def _settled_spec(operands: Sequence[Layout], shape: Shape | None, mesh: Mesh | 
         return ()
     specs = {one.spec if one.shape == shape and one.mesh == mesh else None for one in operands if one.shape != ()}
     spec = next(iter(specs)) if len(specs) == 1 else None
-    if spec is None or mesh is None or not mesh.automatic:
+    if spec is None or mesh is None or not mesh.is_automatic:
         return None
-    return tuple(None if axes is None else tuple(one for one in axes if mesh.size([one]) != 1) for axes in spec)
+    return tuple(None if axes is None else tuple(one for one in axes if mesh.size_of_axes([one]) != 1) for axes in spec)
 
 
 def broadcast_values(call: Call, values: Sequence[Value]) -> Layout:
     """The result of an elementwise operation."""
-    operands = [as_array(one) for one in values]
+    operands = [layout_as_array(one) for one in values]
     if call.interpreter.traced:
-        operands = [_as_traced(one) for one in operands]
+        operands = [_trace_mixed_mesh(one) for one in operands]
     shape = broadcast_shapes([one.shape for one in operands])
     base = meet_operands(call, operands)
     if call.interpreter.axes:
         figure = _figure_of_operation(call, operands, base.figure)
         base = replace(base, figure=figure, drawn=keep_draw(call, operands))
-    if not base.explicit:
-        return base.shaped(shape, None if call.interpreter.traced else _settled_spec(operands, shape, base.mesh))
+    if not base.is_explicit:
+        return base.with_shape(shape, None if call.interpreter.traced else _settled_spec(operands, shape, base.mesh))
     rank = len(shape) if shape is not None else None
     if rank is None:
-        return base.shaped(None)
+        return base.with_shape(None)
     spec: list[Axes | None] = []
     for place in range(rank):
         entry: Axes | None = NO_AXES
@@ -377,21 +379,21 @@ def broadcast_values(call: Call, values: Sequence[Value]) -> Layout:
                 entry = None
                 break
             if entry and own and entry != own:
-                call.interpreter.violate(
+                call.interpreter.record_violation(
                     "elementwise.conflict", call.place, left=str(operands[0]), right=str(operands[-1]),
                     axes=" and ".join(f"{'/'.join(axes)}" for axes in (entry, own)), dimension=str(place),
                 )  # fmt: skip
-                return replace(base, mesh=None).shaped(shape)
+                return replace(base, mesh=None).with_shape(shape)
             entry = entry or own
         spec.append(entry)
     used = [axis for axes in spec if axes for axis in axes]
     if len(used) != len(set(used)):
-        call.interpreter.violate(
+        call.interpreter.record_violation(
             "elementwise.conflict", call.place, left=str(operands[0]), right=str(operands[-1]),
             axes=next(axis for axis in used if used.count(axis) > 1), dimension="",
         )  # fmt: skip
-        return replace(base, mesh=None).shaped(shape)
-    return base.shaped(shape, tuple(spec))
+        return replace(base, mesh=None).with_shape(shape)
+    return base.with_shape(shape, tuple(spec))
 
 
 def _figure_of_operation(call: Call, operands: Sequence[Layout], figure: Figure | None) -> Figure | None:
@@ -404,7 +406,7 @@ def _figure_of_operation(call: Call, operands: Sequence[Layout], figure: Figure 
     if call.function_name != "add" or len(operands) != 2 or (figure is not None and figure.kind != "unseen"):
         return figure
     for one, other in (operands, reversed(operands)):
-        same = None if other.literal or other.is_new or other.figure is not None else other.may_differ
+        same = None if other.literal or other.is_new or other.figure is not None else other.differing_axes
         axes = one.differs - same if same is not None else None
         if axes:
             return Figure("term", axes, call.interpreter.place_in_body(call.place))
@@ -432,8 +434,8 @@ def spec_entry(array: Layout, place: int) -> Axes | None:
 def typed_sharding(array: Layout) -> tuple[Mesh | None, Spec | None]:
     """Return the sharding in the type of an array: the mesh with its Explicit axes, and their entries in the spec."""
     mesh, spec = array.mesh, array.spec
-    if mesh is None or mesh.automatic or mesh.explicit:
-        return (mesh, spec) if array.explicit else (None, None)
+    if mesh is None or mesh.is_automatic or mesh.is_explicit:
+        return (mesh, spec) if array.is_explicit else (None, None)
     if not mesh.is_mixed or None in mesh.types or spec is None or None in spec:
         return None, None
     names = mesh.explicit_part.names
@@ -457,7 +459,7 @@ def explicit_spec(array: Layout) -> Spec | None:
 def report_split(call: Call, kind: str, array: Layout, axes: Iterable[str]) -> None:
     """Record that an operation refuses an array which is split over axes."""
     said = {"array": str(array), "axes": "/".join(axes), "operation": call.function_name}
-    call.interpreter.violate(kind, call.place, **said)
+    call.interpreter.record_violation(kind, call.place, **said)
 
 
 def check_whole(call: Call, array: Layout) -> None:
@@ -469,7 +471,7 @@ def check_whole(call: Call, array: Layout) -> None:
 
 def typed_like(found: Layout, array: Layout, spec: Spec | None) -> Layout:
     """A result with a spec over the Explicit axes of the array of which it is computed."""
-    return replace(found, mesh=array.mesh, spec=spec) if array.explicit and spec is not None else found
+    return replace(found, mesh=array.mesh, spec=spec) if array.is_explicit and spec is not None else found
 
 
 def searches_whole(call: Call) -> bool:
@@ -499,9 +501,9 @@ def computed_array(
     if base.figure is not None and base.figure.kind == "term":
         base = replace(base, figure=None)
     specs = [explicit_spec(one) for one in arrays]
-    whole = base.explicit and all(spec is not None and not any(spec) and None not in spec for spec in specs)
+    whole = base.is_explicit and all(spec is not None and not any(spec) and None not in spec for spec in specs)
     base = replace(
         base, dtype=dtype, memory=base.memory if base.memory == "device" else None,
-        mesh=base.mesh if whole or not base.explicit else None,
+        mesh=base.mesh if whole or not base.is_explicit else None,
     )  # fmt: skip
-    return base.shaped(shape, (NO_AXES,) * len(shape) if whole and shape is not None else None)
+    return base.with_shape(shape, (NO_AXES,) * len(shape) if whole and shape is not None else None)

@@ -6,13 +6,13 @@ import ast
 from keyword import iskeyword
 
 from shardlint.layouts.values import Call, ClassValue, Library, Unknown, Value, known_items
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 
-@function("collections.namedtuple", "typing.NamedTuple")
+@register_function("collections.namedtuple", "typing.NamedTuple")
 def named_tuple(call: Call) -> Value:
     """The class of tuples with names, as a class statement would make it."""
-    name, given = call.get(0, "typename"), call.get(1, "field_names", call.get(1, "fields", ()))
+    name, given = call.argument_at(0, "typename"), call.argument_at(1, "field_names", call.argument_at(1, "fields", ()))
     fields = given.replace(",", " ").split() if isinstance(given, str) else known_items(given)
     names = [str(one[0] if isinstance(one, tuple) and one else one) for one in fields or ()]
     if fields is None or not all(one.isidentifier() and not iskeyword(one) for one in (str(name), *names)):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import Call, Library, Unknown, Value
-from shardlint.libraries.meeting import as_array
+from shardlint.libraries.meeting import layout_as_array
 from shardlint.libraries.nnx_objects import HOME, Object
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 _POSITIONAL = "num_heads in_features qkv_features out_features num_kv_heads in_kv_features"
 # What projections are given of the options of the attention.
@@ -15,13 +15,13 @@ _SHARED = ("dtype", "param_dtype", "kernel_init", "bias_init", "use_bias", "kern
 
 def _attend_with_layer(call: Call, layer: Object) -> Value:
     """The result of the last projection: like the queries, with the features that go out."""
-    inputs = as_array(call.get(0, "inputs_q"))
-    size = layer.setting("out_features", None)
+    inputs = layout_as_array(call.argument_at(0, "inputs_q"))
+    size = layer.setting_value("out_features", None)
     features = size if isinstance(size, int) else None
     return Layout((*inputs.shape[:-1], features) if inputs.shape else None)
 
 
-@function(f"{HOME} MultiHeadAttention")
+@register_function(f"{HOME} MultiHeadAttention")
 def make_attention(call: Call) -> Value:
     """Attention with its projections `query`, `key`, `value` and `out`."""
     names = _POSITIONAL.split()
@@ -46,7 +46,7 @@ def make_attention(call: Call) -> Value:
 
     def make_projection(inputs: Value, outputs: Value, **more: Value) -> Value:
         general, fields = Library(f"{HOME}.LinearGeneral"), {**shared, **more}
-        return call.interpreter.call(general, (inputs, outputs), fields, call.place)
+        return call.interpreter.call_value(general, (inputs, outputs), fields, call.place)
 
     made.attributes["query"] = make_projection(inside, (heads, size))
     made.attributes["key"] = make_projection(keys, (groups, size))
@@ -54,7 +54,7 @@ def make_attention(call: Call) -> Value:
     if given.get("normalize_qk", False) is not False:
         norms: dict[str, Value] = {name: shared[name] for name in ("dtype", "param_dtype", "rngs") if name in shared}
         for name in ("query_ln", "key_ln"):
-            made.attributes[name] = call.interpreter.call(
+            made.attributes[name] = call.interpreter.call_value(
                 Library(f"{HOME}.LayerNorm"), (size,), {**norms, "use_bias": False}, call.place
             )
     last = {name: given[f"out_{name}"] for name in ("kernel_init", "bias_init", "kernel_metadata", "bias_metadata")

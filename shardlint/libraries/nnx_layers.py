@@ -22,10 +22,10 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries import flax_layers, flax_modules
 from shardlint.libraries.jax_numpy import size_of
-from shardlint.libraries.meeting import as_array, fresh_array
+from shardlint.libraries.meeting import fresh_array, layout_as_array
 from shardlint.libraries.nnx_objects import HOME, Apply, Object
 from shardlint.libraries.nnx_variables import make_stream, make_variable, next_key
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 from shardlint.source.lazy import dataclass
 
 _DEFAULTS = {
@@ -50,17 +50,17 @@ class Layer:
     defaults: Mapping[str, Value] = field(default_factory=dict)
 
 
-def _as_apply(apply: flax_modules.Apply) -> Apply:
+def _adapt_to_apply(apply: flax_modules.Apply) -> Apply:
     return cast("Apply", apply)
 
 
 def _size_settings(*names: str) -> Sizes:
     """The sizes that settings give, which may be tuples of them."""
 
-    def find(layer: Object) -> tuple[Value, ...] | None:
+    def find_sizes(layer: Object) -> tuple[Value, ...] | None:
         found: list[Value] = []
         for name in names:
-            value = layer.setting(name, Unknown("a size"))
+            value = layer.setting_value(name, Unknown("a size"))
             items = (value,) if isinstance(value, int | Symbol) else known_items(value)
             if items is None and len(names) > 1 and name not in ("kernel_size", "axis"):
                 items = (value,)
@@ -69,40 +69,40 @@ def _size_settings(*names: str) -> Sizes:
             found += items
         return tuple(found)
 
-    return find
+    return find_sizes
 
 
 def _convolution_sizes(layer: Object) -> tuple[Value, ...] | None:
     """The window, the features that come in for each group, those that go out."""
-    sizes, inside = _size_settings("kernel_size")(layer), layer.setting("in_features", None)
-    groups = layer.setting("feature_group_count", 1)
+    sizes, inside = _size_settings("kernel_size")(layer), layer.setting_value("in_features", None)
+    groups = layer.setting_value("feature_group_count", 1)
     if sizes is None or not isinstance(inside, int) or not isinstance(groups, int) or not groups:
         return None
-    return (*sizes, inside // groups, layer.setting("out_features", Unknown("a size")))
+    return (*sizes, inside // groups, layer.setting_value("out_features", Unknown("a size")))
 
 
 def _contraction_sizes(layer: Object) -> tuple[Value, ...] | None:
     """The sizes of a general product without a dimension for the batch."""
-    plain = isinstance(batch := layer.setting("batch_axis", DictValue()), DictValue) and not batch.entries
+    plain = isinstance(batch := layer.setting_value("batch_axis", DictValue()), DictValue) and not batch.entries
     return _size_settings("in_features", "out_features")(layer) if plain else None
 
 
 def _apply_conv(call: Call, layer: Object) -> Value:
-    return flax_layers.conv(call, cast("flax_modules.Module", _with_features(layer)))
+    return flax_layers.apply_conv(call, cast("flax_modules.Module", _with_features(layer)))
 
 
 def _apply_dense(call: Call, layer: Object) -> Value:
-    return flax_layers.dense(call, cast("flax_modules.Module", _with_features(layer)))
+    return flax_layers.apply_dense(call, cast("flax_modules.Module", _with_features(layer)))
 
 
 def _with_features(layer: Object) -> Object:
     """A layer with the settings of the one of linen: `features` for what goes out."""
-    return layer.with_parts({**layer.attributes, "features": layer.setting("out_features", Unknown("a size"))})
+    return layer.with_parts({**layer.attributes, "features": layer.setting_value("out_features", Unknown("a size"))})
 
 
 def _apply_linear_general(call: Call, layer: Object) -> Value:
     """A contraction of some dimensions: of the result, the shape where they are the last ones."""
-    x = as_array(call.get(0, "inputs"))
+    x = layout_as_array(call.argument_at(0, "inputs"))
     axes, out = _size_settings("axis")(layer), _size_settings("out_features")(layer)
     last = axes is not None and axes == tuple(range(-len(axes), 0))
     if not last or x.shape is None or axes is None or out is None or len(x.shape) < len(axes):
@@ -113,19 +113,19 @@ def _apply_linear_general(call: Call, layer: Object) -> Value:
 
 def _apply_einsum(call: Call, layer: Object) -> Value:
     """An Einstein summation with the kernel, and the bias added to it."""
-    run, given = call.interpreter, call.get(1, "einsum_str", None)
-    text = layer.setting("einsum_str", Unknown("a text")) if given is None else given
-    kernel, bias = (as_operand(layer.setting(name, None)) for name in ("kernel", "bias"))
-    found = run.call(Library("jax.numpy.einsum"), (text, call.get(0, "inputs"), kernel), {}, call.place)
-    return found if bias is None else run.call(Library("jax.numpy.add"), (found, bias), {}, call.place)
+    run, given = call.interpreter, call.argument_at(1, "einsum_str", None)
+    text = layer.setting_value("einsum_str", Unknown("a text")) if given is None else given
+    kernel, bias = (as_operand(layer.setting_value(name, None)) for name in ("kernel", "bias"))
+    found = run.call_value(Library("jax.numpy.einsum"), (text, call.argument_at(0, "inputs"), kernel), {}, call.place)
+    return found if bias is None else run.call_value(Library("jax.numpy.add"), (found, bias), {}, call.place)
 
 
 def _transposed_kernel(layer: Object) -> tuple[Value, ...] | None:
     """The window, then the features that come in and those that go out, or the other way round."""
-    sizes, turned = _size_settings("kernel_size")(layer), layer.setting("transpose_kernel", False)
+    sizes, turned = _size_settings("kernel_size")(layer), layer.setting_value("transpose_kernel", False)
     if sizes is None or not isinstance(turned, bool):
         return None
-    features = [layer.setting(name, Unknown("a size")) for name in ("in_features", "out_features")]
+    features = [layer.setting_value(name, Unknown("a size")) for name in ("in_features", "out_features")]
     return (*sizes, *(reversed(features) if turned else features))
 
 
@@ -136,12 +136,12 @@ def _conv_transpose(call: Call, layer: Object) -> Value:
 def _batch_norm(call: Call, layer: Object) -> Value:
     """Normalized by the statistics it has, or by those of the batch, which change them."""
     run = call.interpreter
-    running = call.get(1, "use_running_average", None)
-    running = layer.setting("use_running_average", False) if running is None else running
-    size = size_of(layer.setting("num_features", None))
+    running = call.argument_at(1, "use_running_average", None)
+    running = layer.setting_value("use_running_average", False) if running is None else running
+    size = size_of(layer.setting_value("num_features", None))
     if running is not True:
         for name in ("mean", "var"):
-            held = layer.setting(name, None)
+            held = layer.setting_value(name, None)
             if isinstance(held, Instance):
                 run.write_attribute(run.current_copy(held), "value", Layout((size,), "float32"))
     return flax_layers.normalize_array(call, cast("flax_modules.Module", layer), ("bias", "scale"))
@@ -149,12 +149,12 @@ def _batch_norm(call: Call, layer: Object) -> Value:
 
 def _apply_dropout(call: Call, layer: Object) -> Value:
     """Nothing where it is deterministic; else some entries are zero."""
-    x = as_array(call.get(0, "inputs"))
+    x = layout_as_array(call.argument_at(0, "inputs"))
     quiet = call.keywords.get("deterministic")
-    quiet = layer.setting("deterministic", False) if quiet is None else quiet
-    if quiet is True or layer.setting("rate", None) == 0:
+    quiet = layer.setting_value("deterministic", False) if quiet is None else quiet
+    if quiet is True or layer.setting_value("rate", None) == 0:
         return x
-    source = call.keywords.get("rngs", layer.setting("rngs", None))
+    source = call.keywords.get("rngs", layer.setting_value("rngs", None))
     key = next_key(call, source, "dropout") if not isinstance(source, Layout) else source
     if quiet is False and x.varying is not None and key.varying is not None and key.committed is False:
         return replace(x, varying=x.varying | key.varying)
@@ -170,7 +170,7 @@ LAYERS = {
     ),
     "Embed": Layer(
         "num_embeddings features",
-        _as_apply(flax_layers.embed),
+        _adapt_to_apply(flax_layers.apply_embed),
         {"embedding": _size_settings("num_embeddings", "features")},
     ),
     "Conv": Layer(
@@ -188,10 +188,11 @@ LAYERS = {
         {"kernel": _size_settings("kernel_shape"), "bias": _size_settings("bias_shape")},
         {"bias_shape": None},
     ),
-    "LayerNorm": Layer("num_features", _as_apply(flax_layers.layer_norm), {"scale": _FEATURES, "bias": _FEATURES}),
-    "RMSNorm": Layer("num_features", _as_apply(flax_layers.rms_norm), {"scale": _FEATURES}),
+    "LayerNorm": Layer("num_features", _adapt_to_apply(flax_layers.layer_norm), {"scale": _FEATURES,
+    "bias": _FEATURES}),
+    "RMSNorm": Layer("num_features", _adapt_to_apply(flax_layers.rms_norm), {"scale": _FEATURES}),
     "GroupNorm": Layer(
-        "num_features num_groups", _as_apply(flax_layers.group_norm), {"scale": _FEATURES, "bias": _FEATURES}
+        "num_features num_groups", _adapt_to_apply(flax_layers.group_norm), {"scale": _FEATURES, "bias": _FEATURES}
     ),
     "BatchNorm": Layer(
         "num_features", _batch_norm, {"scale": _FEATURES, "bias": _FEATURES}, {"use_running_average": False}
@@ -221,7 +222,7 @@ def _make_layer(call: Call) -> Value:
         dtype = given.get("param_dtype", Library("jax.numpy.float32"))
         shape = sizes(made)
         key = next_key(call, source, "params")
-        value = run.call(maker, (key, Unknown("a shape") if shape is None else shape, dtype), {}, call.place)
+        value = run.call_value(maker, (key, Unknown("a shape") if shape is None else shape, dtype), {}, call.place)
         metadata = given.get(f"{name}_metadata", DictValue())
         known = metadata.entries if isinstance(metadata, DictValue) else {}
         hidden = not isinstance(metadata, DictValue) or metadata.open
@@ -247,12 +248,12 @@ def _fork_stream(call: Call, source: Value) -> Value:
 
 
 for _kind in LAYERS:
-    function(f"{HOME}.{_kind}")(_make_layer)
+    register_function(f"{HOME}.{_kind}")(_make_layer)
 
 
-@function(f"{HOME}.Sequential")
+@register_function(f"{HOME}.Sequential")
 def make_sequential(call: Call) -> Value:
     """One layer after the other."""
     layers: Value = Unknown("layers") if call.open else tuple(call.args)
     return Object(None, {"layers": layers}, region=call.interpreter.region, kind="Sequential",
-                  apply=_as_apply(flax_layers.sequential))  # fmt: skip
+                  apply=_adapt_to_apply(flax_layers.apply_sequential))  # fmt: skip

@@ -32,17 +32,17 @@ class Lent:
         if not self.active:
             return
         for one in list(reachable_objects(self.run, trees)):
-            own = self.run.thaw(one)
+            own = self.run.changeable_copy(one)
             for name in _array_attributes(own):
                 before = own.attributes[name]
                 own.attributes[name] = shown = map_tree(tracer, before)
                 self.held[id(own), name] = own, before, shown
 
-    def restore(self, free: Callable[[Value], Value]) -> None:
+    def restore_arrays(self, free: Callable[[Value], Value]) -> None:
         """Give the objects their arrays back, or what the function wrote into them."""
         self.free = free
 
-        def later(leaf: Value) -> Value:
+        def restore_leaf(leaf: Value) -> Value:
             if not isinstance(leaf, Layout) or leaf.committed:
                 return leaf
             return Layout(leaf.shape, leaf.dtype, varying=leaf.varying)
@@ -50,7 +50,7 @@ class Lent:
         for (_, name), (holder, before, shown) in self.held.items():
             now = holder.attributes.get(name, Unknown("an attribute"))
             if now is shown:
-                holder.attributes[name] = map_tree(later, before)
+                holder.attributes[name] = map_tree(restore_leaf, before)
                 continue
             left = map_tree(free, now)
             self.run.forget_changed(holder.others)
@@ -58,10 +58,10 @@ class Lent:
             holder.attributes[name] = left if sure else join_values(before, left)
             self.run.changes += 1
 
-    def finish(self, found: Value) -> None:
+    def finish_created(self, found: Value) -> None:
         """The same for what the function made."""
         for one in list(reachable_objects(self.run, (found, self.trees))) if self.active else ():
-            own = self.run.thaw(one)
+            own = self.run.changeable_copy(one)
             for name in _array_attributes(own):
                 if (id(own), name) not in self.held:
                     own.attributes[name] = map_tree(self.free, own.attributes[name])

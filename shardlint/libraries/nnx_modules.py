@@ -29,14 +29,14 @@ from shardlint.libraries.nnx_objects import (
     Object,
     Variable,
     VariableShardings,
-    chosen_of,
     copy_graph,
     merge_graphs,
     put_state,
+    select_by_filters,
     state_of,
 )
 from shardlint.libraries.nnx_variables import spec_of
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 from shardlint.source.lazy import dataclass
 
 _ANY = AnyTree(Unknown())
@@ -50,14 +50,14 @@ class GraphDef(Instance):
     transparent = False
 
 
-@function(*(f"{HOME}.{one}.__new__" for one in ("Module", "Object", "Pytree")))
+@register_function(*(f"{HOME}.{one}.__new__" for one in ("Module", "Object", "Pytree")))
 def make_object(call: Call) -> Value:
     """An object of a class of the project, before its `__init__`."""
     of = call.args[0]
     return Object(of if isinstance(of, ClassValue) else None, region=call.interpreter.region)
 
 
-@function(f"{HOME}.Module.__call__")
+@register_function(f"{HOME}.Module.__call__")
 def call_layer(call: Call) -> Value:
     """A layer that is called."""
     held = call.args[0]
@@ -66,7 +66,7 @@ def call_layer(call: Call) -> Value:
     return held.apply(replace(call, args=call.args[1:]), held)
 
 
-@function(f"{HOME}.Module train eval set_attributes")
+@register_function(f"{HOME}.Module train eval set_attributes")
 def set_mode(call: Call) -> Value:
     """Sets what layers do: without noise and with known statistics in `eval`."""
     run, held = call.interpreter, call.args[0]
@@ -76,7 +76,7 @@ def set_mode(call: Call) -> Value:
     quiet = call.function_name == "eval"
     seen: set[int] = set()
 
-    def visit(value: Value) -> None:
+    def visit_value(value: Value) -> None:
         value = run.current_copy(value) if isinstance(value, Instance) else value
         if id(value) in seen:
             return
@@ -86,9 +86,9 @@ def set_mode(call: Call) -> Value:
                 if name in value.attributes:
                     run.write_attribute(value, name, quiet)
         for one in _child_values(value):
-            visit(one)
+            visit_value(one)
 
-    visit(held)
+    visit_value(held)
     return None
 
 
@@ -103,11 +103,11 @@ def _child_values(value: Value) -> list[Value]:
     return []
 
 
-@function(f"{HOME} List Dict data static")
+@register_function(f"{HOME} List Dict data static")
 def make_container(call: Call) -> Value:
     """Lists and dicts that may hold Modules; `data` and `static` mark a value."""
     if call.function_name in ("data", "static"):
-        return call.get(0, "value")
+        return call.argument_at(0, "value")
     if call.function_name == "Dict":
         return call.interpreter.libraries["builtins.dict"](call)
     if not call.args:
@@ -125,26 +125,26 @@ def take_state(call: Call, node: Value, filters: tuple[Value, ...]) -> Value:
     state = state_of(call.interpreter, node)
     if not filters:
         return state
-    found = chosen_of(state, filters)
+    found = select_by_filters(state, filters)
     if found is None:
         return _ANY if len(filters) == 1 else tuple(_ANY for _ in filters)
     return found[0] if len(filters) == 1 else tuple(found)
 
 
-@function(f"{HOME} state variables")
+@register_function(f"{HOME} state variables")
 def state_of_graph(call: Call) -> Value:
     """The Variables of a graph by their paths."""
     if call.open:
         return Unknown("a state")
-    return take_state(call, call.get(0, "node"), call.args[1:])
+    return take_state(call, call.argument_at(0, "node"), call.args[1:])
 
 
-@function(f"{HOME} split")
+@register_function(f"{HOME} split")
 def split_graph(call: Call) -> Value:
     """The structure of a graph, and its state in one part for each filter."""
     if call.open:
         return Unknown("a structure and states")
-    node, filters = call.get(0, "node"), call.args[1:]
+    node, filters = call.argument_at(0, "node"), call.args[1:]
     found = take_state(call, node, filters)
     states = found if len(filters) > 1 and isinstance(found, tuple) else (found,)
     known = isinstance(node, Object | Variable | ListValue | DictValue | tuple)
@@ -153,26 +153,26 @@ def split_graph(call: Call) -> Value:
     return (GraphDef(None, {}, region=call.interpreter.region, template=template), *states)
 
 
-@function(f"{HOME} graphdef")
+@register_function(f"{HOME} graphdef")
 def graph_definition(call: Call) -> Value:
     """The structure of a graph."""
     found = split_graph(replace(call, args=call.args[:1]))
     return found[0] if isinstance(found, tuple) else Unknown("a structure")
 
 
-@function(f"{HOME} merge")
+@register_function(f"{HOME} merge")
 def merge_graph(call: Call) -> Value:
     """A graph of a structure and states."""
-    structure = call.get(0, "graphdef")
+    structure = call.argument_at(0, "graphdef")
     if not isinstance(structure, GraphDef) or call.open or call.keywords:
         return Unknown("a graph")
     return merge_graphs(call.interpreter, structure.template, call.args[1:])
 
 
-@function(f"{HOME} update")
+@register_function(f"{HOME} update")
 def update_graph(call: Call) -> Value:
     """Writes the values of states into a graph."""
-    node = call.get(0, "node")
+    node = call.argument_at(0, "node")
     if call.open:
         call.interpreter.forget_changed(call.args)
     for one in call.args[1:]:
@@ -180,7 +180,7 @@ def update_graph(call: Call) -> Value:
     return None
 
 
-@function(f"{HOME} clone")
+@register_function(f"{HOME} clone")
 def clone_graph(call: Call) -> Value:
     """A graph with Variables of its own."""
     def copy_again(one: Variable | Layout) -> Value:
@@ -190,13 +190,13 @@ def clone_graph(call: Call) -> Value:
         made_.region = call.interpreter.region
         return made_
 
-    return copy_graph(call.interpreter, call.get(0, "node"), copy_again)
+    return copy_graph(call.interpreter, call.argument_at(0, "node"), copy_again)
 
 
-@function(f"{HOME} to_pure_dict as_pure pure to_arrays", f"{HOME}.State to_pure_dict")
+@register_function(f"{HOME} to_pure_dict as_pure pure to_arrays", f"{HOME}.State to_pure_dict")
 def to_pure_dict(call: Call) -> Value:
     """A state with arrays in place of Variables."""
-    return _pure_tree(call.get(0, "state") if call.args else Unknown("a state"))
+    return _pure_tree(call.argument_at(0, "state") if call.args else Unknown("a state"))
 
 
 def _pure_tree(tree: Value) -> Value:
@@ -205,8 +205,8 @@ def _pure_tree(tree: Value) -> Value:
     return as_operand(tree)
 
 
-@function(f"{HOME} display tabulate has_data")
-def show_nothing(call: Call) -> Value:
+@register_function(f"{HOME} display tabulate has_data")
+def return_nothing(call: Call) -> Value:
     """Changes nothing."""
     return Unknown("text")
 
@@ -226,7 +226,7 @@ def _specs_of_tree(call: Call, tree: Value) -> Value:
     if isinstance(tree, ListValue):
         return ListValue([_specs_of_tree(call, one) for one in tree.items], tree.open)
     if isinstance(tree, Object):
-        return tree.with_tree({name: _specs_of_tree(call, one) for name, one in tree.parts().items()})
+        return tree.with_tree({name: _specs_of_tree(call, one) for name, one in tree.tree_children().items()})
     if isinstance(tree, tuple):
         return tuple(_specs_of_tree(call, one) for one in tree)
     return PartitionSpec(()) if isinstance(tree, Layout) else Unknown("a spec")
@@ -239,21 +239,21 @@ def _spec_of_variable(call: Call, variable: Variable) -> PartitionSpec:
         return PartitionSpec((), True)
     names = metadata.entries.get("out_sharding")
     if names is None or names == ():
-        return PartitionSpec(()) if isinstance(variable.operand, Layout) else PartitionSpec((), True)
+        return PartitionSpec(()) if isinstance(variable.as_operand, Layout) else PartitionSpec((), True)
     return spec_of(call, names, metadata.entries) or PartitionSpec((), True)
 
 
-@function(f"{HOME} get_partition_spec")
+@register_function(f"{HOME} get_partition_spec")
 def get_partition_spec(call: Call) -> Value:
     """The specs of a state, each in its Variable."""
-    tree = call.get(0, "tree")
+    tree = call.argument_at(0, "tree")
     return _ANY if isinstance(tree, Unknown | AnyTree) else _specs_of_tree(call, tree)
 
 
-@function(f"{HOME} get_named_sharding")
+@register_function(f"{HOME} get_named_sharding")
 def get_named_sharding(call: Call) -> Value:
     """The shardings of a state, each in its Variable."""
-    tree, mesh = call.get(0, "tree"), call.get(1, "mesh")
+    tree, mesh = call.argument_at(0, "tree"), call.argument_at(1, "mesh")
     specs = _specs_of_tree(call, tree) if not isinstance(tree, Unknown | AnyTree) else None
     if not isinstance(specs, DictValue):
         return VariableShardings({}, True)
@@ -268,19 +268,19 @@ def _shardings_of_tree(call: Call, tree: Value, mesh: Mesh | Unknown) -> Value:
         )
     if not isinstance(tree, Variable):
         return Unknown("a sharding")
-    spec = tree.operand
+    spec = tree.as_operand
     raises = isinstance(mesh, Mesh) and isinstance(spec, PartitionSpec) and not check_axes(call, mesh, spec, tell=True)
     known = isinstance(spec, PartitionSpec) and not raises
     return tree.with_parts({"value": Sharding(mesh, spec) if known else Unknown("a sharding")})
 
 
-@function(f"{HOME}.Module sow perturb")
+@register_function(f"{HOME}.Module sow perturb")
 def sow_value(call: Call) -> Value:
     """Stores a value in the Module, in a Variable of which no more is known."""
-    held, name = call.args[0], call.get(2, "name")
+    held, name = call.args[0], call.argument_at(2, "name")
     if isinstance(held, Object) and isinstance(name, str):
         call.interpreter.write_attribute(held, name, Unknown("what is sown"))
     elif isinstance(held, Object):
         call.interpreter.forget_changed((held,))
-    return call.get(3, "value") if call.function_name == "perturb" else Unknown("a condition")
+    return call.argument_at(3, "value") if call.function_name == "perturb" else Unknown("a condition")
 

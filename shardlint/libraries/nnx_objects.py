@@ -58,9 +58,9 @@ class Variable(Instance):
     complete = True
     registered = True
 
-    def libraries(self) -> frozenset[str]:
+    def library_classes(self) -> frozenset[str]:
         """The classes of libraries that it is of."""
-        own = self.of.libraries() if self.of is not None else frozenset[str]()
+        own = self.of.library_classes() if self.of is not None else frozenset[str]()
         return own | {f"{HOME}.{one}" for one in (self.kind, *VARIABLES[self.kind])}
 
     def with_parts(self, attributes: dict[str, Value]) -> Variable:
@@ -75,11 +75,11 @@ class Variable(Instance):
             isinstance(other, Variable) and self.kind == other.kind and self.metadata is other.metadata
         )
 
-    def parts(self) -> dict[str, Value]:
+    def tree_children(self) -> dict[str, Value]:
         """Its value."""
         return {"value": self.attributes["value"]}
 
-    def named(self, name: str) -> Value:
+    def computed_attribute(self, name: str) -> Value:
         """Its metadata."""
         known = self.metadata
         if known is None or name == "value":
@@ -87,11 +87,11 @@ class Variable(Instance):
         return known.entries.get(name, Unknown("metadata") if known.open else MISSING)
 
     @property
-    def operand(self) -> Value:
+    def as_operand(self) -> Value:
         """Its value."""
         return self.attributes["value"]
 
-    def forget(self) -> None:
+    def forget_changes(self) -> None:
         """Nothing is known of its value any more."""
         self.attributes = {"value": Unknown("a Variable that may have changed")}
 
@@ -104,12 +104,12 @@ class Object(Instance):
     apply: Apply | None = None
     registered = True
 
-    def libraries(self) -> frozenset[str]:
+    def library_classes(self) -> frozenset[str]:
         """The classes of libraries that it is of."""
-        own = self.of.libraries() if self.of is not None else frozenset[str]()
+        own = self.of.library_classes() if self.of is not None else frozenset[str]()
         return own | {f"{HOME}.{self.kind}", f"{HOME}.Module"}
 
-    def parts(self) -> dict[str, Value]:
+    def tree_children(self) -> dict[str, Value]:
         """The attributes that hold arrays, or may do so."""
         return {name: one for name, one in self.attributes.items() if holds_arrays(one)}
 
@@ -125,12 +125,12 @@ class Object(Instance):
         """Return whether both do the same."""
         return isinstance(other, Object) and (self.kind, self.apply) == (other.kind, other.apply)
 
-    def forget(self) -> None:
+    def forget_changes(self) -> None:
         """Nothing is known of its parts any more: they may have been replaced."""
-        for name in self.parts():
+        for name in self.tree_children():
             self.attributes[name] = Unknown("an attribute that may have changed")
 
-    def setting(self, name: str, default: Value) -> Value:
+    def setting_value(self, name: str, default: Value) -> Value:
         """An attribute of a layer."""
         return self.attributes.get(name, default)
 
@@ -154,7 +154,7 @@ def holds_arrays(value: Value) -> bool:
         case tuple():
             return any(map(holds_arrays, value))
         case Instance() if is_tree(value):
-            return any(map(holds_arrays, value.parts().values()))
+            return any(map(holds_arrays, value.tree_children().values()))
     return False
 
 
@@ -162,7 +162,7 @@ def inner_parts(tree: Value) -> list[tuple[Value, Value]] | None:
     """The parts of a graph by their keys in a state; None of a leaf."""
     match tree:
         case Object():
-            return list(tree.parts().items())
+            return list(tree.tree_children().items())
         case ListValue(items=items):
             return [(place, one) for place, one in enumerate(items) if holds_arrays(one)]
         case DictValue(entries=entries):
@@ -170,7 +170,7 @@ def inner_parts(tree: Value) -> list[tuple[Value, Value]] | None:
         case tuple():
             return [(place, one) for place, one in enumerate(tree) if holds_arrays(one)]
         case Instance() if not isinstance(tree, Variable) and is_tree(tree):
-            return [(name, one) for name, one in tree.parts().items() if holds_arrays(one)]
+            return [(name, one) for name, one in tree.tree_children().items() if holds_arrays(one)]
     return None
 
 
@@ -261,20 +261,20 @@ def filter_fits(leaf: Value, chosen: Value) -> bool | None:
     if not isinstance(leaf, Variable):
         return None
     if isinstance(chosen, Library) and chosen.name.removeprefix(f"{HOME}.") in VARIABLES:
-        return chosen.name in leaf.libraries()
+        return chosen.name in leaf.library_classes()
     if isinstance(chosen, ClassValue):
-        return leaf.of is not None and any(one is chosen for one in leaf.of.order)
+        return leaf.of is not None and any(one is chosen for one in leaf.of.ancestor_classes)
     return None
 
 
-def chosen_of(state: Value, filters: tuple[Value, ...]) -> list[Value] | None:
+def select_by_filters(state: Value, filters: tuple[Value, ...]) -> list[Value] | None:
     """The parts of a state that filters take, each leaf to the first one; None where that is not known."""
     if not isinstance(state, State):
         return None
     found = [State({}, state.open, region=state.region) for _ in filters]
     for key, part in state.entries.items():
         if isinstance(part, State):
-            inner = chosen_of(part, filters)
+            inner = select_by_filters(part, filters)
             if inner is None:
                 return None
             for holder, one in zip(found, inner, strict=True):
@@ -294,17 +294,17 @@ def chosen_of(state: Value, filters: tuple[Value, ...]) -> list[Value] | None:
     return list(found)
 
 
-def check_kept(run: RunState, held: Value, value: Value, place: Place) -> None:
+def check_unsharded_replacement(run: RunState, held: Value, value: Value, place: Place) -> None:
     """Record a fresh array that a sharded Variable takes as it is."""
     array = as_operand(value)
     if not isinstance(held, Variable) or not held.placed or not isinstance(array, Layout) or run.traced:
         return
     if array.host:
-        run.violate("variable.whole", place, where="a numpy array on the host")
+        run.record_violation("variable.whole", place, where="a numpy array on the host")
     elif array.committed is False and array.mesh is None:
-        run.violate("variable.whole", place, where="on one device")
+        run.record_violation("variable.whole", place, where="on one device")
     elif array.mesh is not None and array.spec is not None and not any(array.spec) and not array.made:
-        run.violate("variable.whole", place, where="replicated on every device")
+        run.record_violation("variable.whole", place, where="replicated on every device")
 
 
 def put_state(run: RunState, target: Value, state: Value, place: Place) -> None:
@@ -312,8 +312,8 @@ def put_state(run: RunState, target: Value, state: Value, place: Place) -> None:
     if isinstance(target, Instance):
         target = run.current_copy(target)
     if isinstance(target, Variable):
-        check_kept(run, target, state, place)
-        run.write_attribute(target, "value", state.operand if isinstance(state, Variable) else state)
+        check_unsharded_replacement(run, target, state, place)
+        run.write_attribute(target, "value", state.as_operand if isinstance(state, Variable) else state)
         return
     parts = dict(inner_parts(target) or ())
     if not isinstance(state, DictValue) or state.open:

@@ -25,21 +25,21 @@ from shardlint.libraries.meeting import fresh_array
 from shardlint.libraries.nnx_modules import take_state
 from shardlint.libraries.nnx_objects import HOME, Object, Variable, copy_graph
 from shardlint.libraries.nnx_variables import make_variable, report_no_mesh
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 _PARAM = Library(f"{HOME}.Param")
 
 
-@function(f"{HOME} Optimizer ModelAndOptimizer")
+@register_function(f"{HOME} Optimizer ModelAndOptimizer")
 def make_optimizer(call: Call) -> Value:
     """A step, and the state that the transformation makes for the chosen Variables."""
     run = call.interpreter
     if call.open:
         return Unknown("an optimizer")
-    model, tx, chosen = call.get(0, "model"), call.get(1, "tx"), call.get(2, "wrt", _PARAM)
+    model, tx, chosen = call.argument_at(0, "model"), call.argument_at(1, "tx"), call.argument_at(2, "wrt", _PARAM)
     held: Value = Unknown("the state of an optimizer")
     if isinstance(tx, Instance) and "init" in tx.attributes:
-        found = run.call(tx.attributes["init"], (take_state(call, model, (chosen,)),), {}, call.place)
+        found = run.call_value(tx.attributes["init"], (take_state(call, model, (chosen,)),), {}, call.place)
         if find_mesh_of_flax(call) is None and any(one.placed for one in _variables_in_tree(found)):
             report_no_mesh(call)
         held = copy_graph(run, found, partial(_as_opt_state, call))
@@ -69,14 +69,14 @@ def _variables_in_tree(tree: Value) -> Iterator[Variable]:
             yield from _variables_in_tree(part)
 
 
-@function(f"{HOME}.Optimizer update")
+@register_function(f"{HOME}.Optimizer update")
 def run_step(call: Call) -> Value:
     """Writes new arrays into the chosen Variables and into its own: they are on the devices of those before."""
     run, held = call.interpreter, call.args[0]
     if not isinstance(held, Object) or call.open:
         run.forget_changed(call.args)
         return Unknown("updates")
-    grads = call.args[-1] if len(call.args) > 1 else call.get(-1, "grads", Unknown("gradients"))
+    grads = call.args[-1] if len(call.args) > 1 else call.argument_at(-1, "grads", Unknown("gradients"))
     model = call.args[1] if len(call.args) > 2 else held.attributes.get("model", Unknown("a Module"))
     chosen = take_state(call, model, (held.attributes.get("wrt", _PARAM),))
     if isinstance(chosen, State):
@@ -98,10 +98,10 @@ def _update_params(call: Call, params: State, grads: Value) -> None:
             _update_params(call, one, grad)
         elif isinstance(one, Variable):
             own = run.current_copy(one)
-            given = grad.operand if isinstance(grad, Instance) else grad
-            if isinstance(own.operand, Layout) and isinstance(given, Layout):
-                run.call(Library("jax.numpy.add"), (own.operand, given), {}, call.place)
-            run.write_attribute(own, "value", _leaf_after_step(own.operand))
+            given = grad.as_operand if isinstance(grad, Instance) else grad
+            if isinstance(own.as_operand, Layout) and isinstance(given, Layout):
+                run.call_value(Library("jax.numpy.add"), (own.as_operand, given), {}, call.place)
+            run.write_attribute(own, "value", _leaf_after_step(own.as_operand))
         else:
             run.forget_changed((one,))
 
@@ -110,7 +110,7 @@ def _leaf_after_step(leaf: Value) -> Value:
     """An array after a step: its shape and type, its devices if it is committed to them, and an Explicit spec."""
     if not isinstance(leaf, Layout):
         return Unknown("the state of an optimizer")
-    keeps = leaf.explicit
+    keeps = leaf.is_explicit
     return replace(
         leaf, spec=leaf.spec if keeps else None, mesh=leaf.mesh if keeps or leaf.committed else None,
         device=leaf.device if leaf.committed else None, committed=leaf.committed or None, varying=None, host=None,
@@ -118,7 +118,7 @@ def _leaf_after_step(leaf: Value) -> Value:
     )  # fmt: skip
 
 
-@function(f"{HOME} eval_shape")
+@register_function(f"{HOME} eval_shape")
 def eval_shape(call: Call) -> Value:
     """The result with descriptions in place of arrays."""
     if not call.args:
@@ -135,7 +135,7 @@ def eval_shape(call: Call) -> Value:
     def describe_part(leaf: Variable | Layout) -> Value:
         if isinstance(leaf, Layout):
             return Layout(leaf.shape, leaf.dtype)
-        made = leaf.with_parts({"value": map_tree(_describe_leaf, leaf.operand)})
+        made = leaf.with_parts({"value": map_tree(_describe_leaf, leaf.as_operand)})
         made.region = run.region
         return made
 

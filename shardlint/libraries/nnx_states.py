@@ -19,24 +19,31 @@ from shardlint.layouts.values import (
     known_items,
 )
 from shardlint.libraries.nnx_modules import take_state
-from shardlint.libraries.nnx_objects import HOME, Object, Variable, chosen_of, reachable_objects, state_of
-from shardlint.libraries.registry import function
+from shardlint.libraries.nnx_objects import (
+    HOME,
+    Object,
+    Variable,
+    reachable_objects,
+    select_by_filters,
+    state_of,
+)
+from shardlint.libraries.registry import register_function
 
 _ANY = AnyTree(Unknown())
 
 
-def _as_state(tree: Value) -> Value:
+def _convert_to_state(tree: Value) -> Value:
     """Nested dicts as states."""
     if not isinstance(tree, DictValue):
         return tree
-    return State({key: _as_state(one) for key, one in tree.entries.items()}, tree.open)
+    return State({key: _convert_to_state(one) for key, one in tree.entries.items()}, tree.open)
 
 
-@function(f"{HOME} State")
+@register_function(f"{HOME} State")
 def make_state(call: Call) -> Value:
     """A state of nested dicts."""
-    given = call.get(0, "mapping", DictValue())
-    return _as_state(given) if isinstance(given, DictValue) else _ANY
+    given = call.argument_at(0, "mapping", DictValue())
+    return _convert_to_state(given) if isinstance(given, DictValue) else _ANY
 
 
 def _flatten_state(tree: DictValue, path: tuple[Value, ...]) -> list[Value]:
@@ -51,10 +58,10 @@ def _is_closed(tree: DictValue) -> bool:
     return not tree.open and all(_is_closed(one) for one in parts if isinstance(one, DictValue))
 
 
-@function(f"{HOME} to_flat_state")
+@register_function(f"{HOME} to_flat_state")
 def to_flat_state(call: Call) -> Value:
     """The Variables of a state, each with its path."""
-    tree = call.get(0, "state")
+    tree = call.argument_at(0, "state")
     if isinstance(tree, Object):
         tree = state_of(call.interpreter, tree)
     if not isinstance(tree, DictValue):
@@ -62,10 +69,10 @@ def to_flat_state(call: Call) -> Value:
     return ListValue(_flatten_state(tree, ()), not _is_closed(tree))
 
 
-@function(f"{HOME} from_flat_state", f"{HOME}.State from_flat_path")
+@register_function(f"{HOME} from_flat_state", f"{HOME}.State from_flat_path")
 def from_flat_state(call: Call) -> Value:
     """A state of Variables by their paths."""
-    flat = call.get(0, "flat_state")
+    flat = call.argument_at(0, "flat_state")
     pairs = list(flat.entries.items()) if isinstance(flat, DictValue) and not flat.open else known_items(flat)
     found = State({})
     for pair in pairs or ():
@@ -82,24 +89,24 @@ def from_flat_state(call: Call) -> Value:
     return found if pairs is not None else _ANY
 
 
-@function(f"{HOME} pop")
+@register_function(f"{HOME} pop")
 def pop_variables(call: Call) -> Value:
     """The Variables that filters take, which go from the Module."""
-    found = take_state(call, call.get(0, "node"), call.args[1:])
+    found = take_state(call, call.argument_at(0, "node"), call.args[1:])
     call.interpreter.forget_changed(call.args[:1])
     return found
 
 
-@function(f"{HOME} iter_graph", f"{HOME}.graph iter_graph")
+@register_function(f"{HOME} iter_graph", f"{HOME}.graph iter_graph")
 def iter_graph(call: Call) -> Value:
     """The objects of a graph with their paths."""
     found: list[Value] = [
-        (Unknown("a path"), one) for one in reachable_objects(call.interpreter, call.get(0, "node"))
+        (Unknown("a path"), one) for one in reachable_objects(call.interpreter, call.argument_at(0, "node"))
     ]
     return ListValue(found or [(Unknown("a path"), Unknown("an object"))], True)
 
 
-@function(f"{HOME} merge_state", f"{HOME}.statelib merge_state", f"{HOME}.State merge")
+@register_function(f"{HOME} merge_state", f"{HOME}.statelib merge_state", f"{HOME}.State merge")
 def merge_state(call: Call) -> Value:
     """One state of several."""
     if call.open or not all(isinstance(one, DictValue) for one in call.args):
@@ -122,20 +129,20 @@ def _merge_state(holder: DictValue, other: DictValue) -> None:
             holder.entries[key] = one
 
 
-@function(f"{HOME} filter_state split_state", f"{HOME}.statelib filter_state split_state")
+@register_function(f"{HOME} filter_state split_state", f"{HOME}.statelib filter_state split_state")
 def part_of_state(call: Call) -> Value:
     """The parts of a state that filters take, a tuple of several."""
     filters = call.args[1:]
-    found = chosen_of(call.get(0, "state"), filters)
+    found = select_by_filters(call.argument_at(0, "state"), filters)
     if found is None:
         return _ANY if len(filters) == 1 else (_ANY,) * len(filters)
     return found[0] if len(filters) == 1 else tuple(found)
 
 
-@function(f"{HOME} replace_by_pure_dict", f"{HOME}.State replace_by_pure_dict")
+@register_function(f"{HOME} replace_by_pure_dict", f"{HOME}.State replace_by_pure_dict")
 def replace_values(call: Call) -> Value:
     """Puts the arrays of nested dicts into a state."""
-    held, arrays = call.get(0, "state"), call.get(1, "pure_dict")
+    held, arrays = call.argument_at(0, "state"), call.argument_at(1, "pure_dict")
     if isinstance(held, DictValue) and isinstance(arrays, DictValue) and not arrays.open:
         _replace_arrays(call, held, arrays)
     else:
@@ -144,7 +151,7 @@ def replace_values(call: Call) -> Value:
 
 
 def _replace_arrays(call: Call, held: DictValue, arrays: DictValue) -> None:
-    held = call.interpreter.thaw(held)
+    held = call.interpreter.changeable_copy(held)
     for key, one in arrays.entries.items():
         known = held.entries.get(key)
         if isinstance(known, DictValue) and isinstance(one, DictValue):
@@ -153,12 +160,12 @@ def _replace_arrays(call: Call, held: DictValue, arrays: DictValue) -> None:
             held.entries[key] = known.with_parts({"value": one}) if isinstance(known, Variable) else one
 
 
-@function(f"{HOME} split_rngs")
+@register_function(f"{HOME} split_rngs")
 def split_rngs(call: Call) -> Value:
     """A decorator that leaves the function as it is, whose streams of keys get an axis."""
-    given = call.get(0, "f", None)
+    given = call.argument_at(0, "f", None)
     if isinstance(given, FunctionValue | Native | Partial):
         return given
     if given is not None:
         call.interpreter.forget_changed((given,))
-    return Native(call.name, lambda again: again.get(0, "f"))
+    return Native(call.name, lambda again: again.argument_at(0, "f"))

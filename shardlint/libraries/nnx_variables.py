@@ -32,9 +32,16 @@ from shardlint.libraries.flax_boxes import ONLY_SET_MESH, RULES, find_mesh_of_fl
 from shardlint.libraries.jax_initializers import RANDOM_MAKERS
 from shardlint.libraries.jax_random import DRAWS
 from shardlint.libraries.jax_sharding import check_axes
-from shardlint.libraries.meeting import as_array, fresh_array
-from shardlint.libraries.nnx_objects import HOME, VARIABLES, Annotated, Object, Variable, check_kept
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import fresh_array, layout_as_array
+from shardlint.libraries.nnx_objects import (
+    HOME,
+    VARIABLES,
+    Annotated,
+    Object,
+    Variable,
+    check_unsharded_replacement,
+)
+from shardlint.libraries.registry import register_function
 from shardlint.model.values import Place
 
 _PLACED_WHEN_MADE = (0, 12)
@@ -56,7 +63,7 @@ def make_variable(
     value = as_operand(value)
     names = next((metadata.pop(one) for one in _NAMES if one in metadata), None)
     hooked = any(metadata.get(one, ()) not in ((), None) for one in _HOOKS)
-    own = of is not None and any(of.find(one) is not MISSING for one in _HOOKS)
+    own = of is not None and any(of.find_attribute(one) is not MISSING for one in _HOOKS)
     if hooked or own or call.open:
         value = Unknown("what a hook makes of it")
     else:
@@ -77,7 +84,7 @@ def _is_placed(call: Call, names: Value, metadata: Mapping[str, Value]) -> bool:
         eager is True
         and run.releases.get("flax", (99,)) >= _PLACED_WHEN_MADE
         and spec is not None
-        and any(spec.axes())
+        and any(spec.axes_of_entries())
     )
 
 
@@ -109,10 +116,10 @@ def _place_in_variable(call: Call, value: Value, names: Value, metadata: Mapping
         return anywhere
     if not check_axes(call, mesh, spec, tell=True):
         return Unknown("what raises")
-    if not mesh.automatic and not mesh.explicit:
+    if not mesh.is_automatic and not mesh.is_explicit:
         return anywhere
-    function_ = "jax.reshard" if mesh.explicit else "jax.lax.with_sharding_constraint"
-    return run.call(Library(function_), (value, Sharding(mesh, spec)), {}, call.function_place)
+    function_ = "jax.reshard" if mesh.is_explicit else "jax.lax.with_sharding_constraint"
+    return run.call_value(Library(function_), (value, Sharding(mesh, spec)), {}, call.function_place)
 
 
 def report_no_mesh(call: Call) -> None:
@@ -123,21 +130,21 @@ def report_no_mesh(call: Call) -> None:
     first = max(inside.index(True) - 1, 0) if True in inside else len(places) - 1
     legacy = "yes" if run.legacy is not None else ""
     line = str(call.place.line)
-    run.violate(
+    run.record_violation(
         "variable.meshless", places[first], *(places[:first] or (None,)), legacy=legacy, line=line,
         file=call.place.file.path.name,
     )  # fmt: skip
 
 
 def _is_in_init(place: Place) -> bool:
-    function = place.file.home(place.node).function()
+    function = place.file.evaluation_scope(place.node).enclosing_function()
     return function is not None and function.name == "__init__"
 
 
 def spec_of(call: Call, names: Value, metadata: Mapping[str, Value]) -> PartitionSpec | None:
     """The spec that names stand for; None where it is not known."""
     spec = names if isinstance(names, PartitionSpec) else PartitionSpec(names) if isinstance(names, tuple) else None
-    if spec is None or spec.open or None in spec.axes():
+    if spec is None or spec.open or None in spec.axes_of_entries():
         return None
     replaced: dict[str, Value] = {}
     for rules in (call.interpreter.contexts.get(RULES, ()), metadata.get("sharding_rules") or ()):
@@ -149,7 +156,7 @@ def spec_of(call: Call, names: Value, metadata: Mapping[str, Value]) -> Partitio
                 replaced[one[0]] = one[1]
     entries = tuple(replaced.get(one, one) if isinstance(one, str) else one for one in spec.entries)
     found = PartitionSpec(entries)
-    return None if None in found.axes() else found
+    return None if None in found.axes_of_entries() else found
 
 
 def _make_variable(call: Call) -> Value:
@@ -159,7 +166,7 @@ def _make_variable(call: Call) -> Value:
     kind = call.name.removesuffix(".__new__").rpartition(".")[2]
     keywords = dict(call.keywords)
     value = args[0] if args else keywords.pop("value", Unknown("a value"))
-    if of is not None and of.find("__init__") is not MISSING:
+    if of is not None and of.find_attribute("__init__") is not MISSING:
         made = make_variable(call, kind, Unknown("a value"), {}, of)
         call.interpreter.doubts += 1
         return made
@@ -167,42 +174,42 @@ def _make_variable(call: Call) -> Value:
 
 
 for _kind in VARIABLES:
-    function(f"{HOME}.{_kind}", f"{HOME}.{_kind}.__new__")(_make_variable)
+    register_function(f"{HOME}.{_kind}", f"{HOME}.{_kind}.__new__")(_make_variable)
 
 
-@function(f"{HOME} with_partitioning with_metadata")
+@register_function(f"{HOME} with_partitioning with_metadata")
 def with_metadata(call: Call) -> Value:
     """An initializer whose results carry names, a mesh and other metadata."""
     keywords = dict(call.keywords)
-    given = keywords.pop("initializer", call.get(0, "initializer"))
+    given = keywords.pop("initializer", call.argument_at(0, "initializer"))
     if call.function_name == "with_partitioning":
-        names = keywords.pop("sharding", call.get(1, "sharding"))
-        mesh = keywords.pop("mesh", call.get(2, "mesh", None))
+        names = keywords.pop("sharding", call.argument_at(1, "sharding"))
+        mesh = keywords.pop("mesh", call.argument_at(2, "mesh", None))
         keywords |= {"out_sharding": names} | ({"mesh": mesh} if mesh is not None else {})
     if call.open:
         return Unknown("an initializer")
 
-    def run(again: Call) -> Value:
-        made = again.interpreter.call(given, again.args, again.keywords, again.place, again.open)
+    def initialize_with_metadata(again: Call) -> Value:
+        made = again.interpreter.call_value(given, again.args, again.keywords, again.place, again.open)
         if isinstance(made, Annotated):
             return Annotated(made.value, {**keywords, **made.metadata})
         return Annotated(made, keywords)
 
-    return Native(call.name, run)
+    return Native(call.name, initialize_with_metadata)
 
 
-@function(f"{HOME} use_eager_sharding")
+@register_function(f"{HOME} use_eager_sharding")
 def use_eager_sharding(call: Call) -> Value:
     """Turns it on or off that Variables are placed when they are made: at once, or for a block."""
-    sets = {_EAGER: call.get(0, "value")}
+    sets = {_EAGER: call.argument_at(0, "value")}
     set_context(call.interpreter, sets)
     return Entered(call.name, sets=sets)
 
 
-@function("flax.config.update", "flax.configurations.config.update")
+@register_function("flax.config.update", "flax.configurations.config.update")
 def configure_sharding(call: Call) -> Value:
     """The same setting by its name."""
-    if call.get(0, "name") in ("flax_always_shard_variable",):
+    if call.argument_at(0, "name") in ("flax_always_shard_variable",):
         use_eager_sharding(replace(call, args=call.args[1:2]))
     return None
 
@@ -210,51 +217,51 @@ def configure_sharding(call: Call) -> Value:
 # reading and writing
 
 
-@function(f"{HOME}.Variable get_value get_raw_value copy replace")
+@register_function(f"{HOME}.Variable get_value get_raw_value copy replace")
 def read_variable(call: Call) -> Value:
     """Its value; of `copy` and `replace`, a Variable like it."""
     held = call.args[0]
     if not isinstance(held, Variable):
         return Unknown("a value")
     if call.function_name in ("copy", "replace"):
-        value = call.get(1, "value", held.operand)
+        value = call.argument_at(1, "value", held.as_operand)
         made = held.with_parts({"value": as_operand(value)})
         made.region = call.interpreter.region
         return made
-    index = call.get(-1, "index", ...)
-    return held.operand if index is ... else Unknown("a part of a value")
+    index = call.argument_at(-1, "index", ...)
+    return held.as_operand if index is ... else Unknown("a part of a value")
 
 
-@function(f"{HOME}.Variable set_value set_raw_value copy_from update_from_state")
+@register_function(f"{HOME}.Variable set_value set_raw_value copy_from update_from_state")
 def write_variable(call: Call) -> Value:
     """Replaces its value."""
-    held, value = call.args[0], call.get(1, "value", Unknown("a value"))
+    held, value = call.args[0], call.argument_at(1, "value", Unknown("a value"))
     if isinstance(held, Instance):
-        whole = call.get(-1, "index", ...) is ...
+        whole = call.argument_at(-1, "index", ...) is ...
         if whole:
-            check_kept(call.interpreter, held, value, call.place)
+            check_unsharded_replacement(call.interpreter, held, value, call.place)
         call.interpreter.write_attribute(
             held, "value", as_operand(value) if whole else _array_after_update(held)
         )
     return None
 
 
-@function(f"{HOME}.Variable.__setattr__")
+@register_function(f"{HOME}.Variable.__setattr__")
 def write_value(call: Call) -> Value:
     """Replaces its value by an assignment; the interpreter writes it."""
     if call.args[1] == "value":
-        check_kept(call.interpreter, call.args[0], call.args[2], call.place)
+        check_unsharded_replacement(call.interpreter, call.args[0], call.args[2], call.place)
     return None
 
 
-@function(f"{HOME}.Variable.__setitem__")
+@register_function(f"{HOME}.Variable.__setitem__")
 def write_item(call: Call) -> Value:
     """Writes into its array: with `...` the array given, if it is like the one before, or else this one."""
     held, index, value = call.args[0], call.args[1], call.args[2]
     given = as_operand(value)
-    alike = isinstance(given, Layout) and isinstance(held.operand, Layout) and given == held.operand
+    alike = isinstance(given, Layout) and isinstance(held.as_operand, Layout) and given == held.as_operand
     if index is ... and call.interpreter.releases.get("flax", (99,)) < _WRITES_INTO:
-        check_kept(call.interpreter, held, given, call.place)
+        check_unsharded_replacement(call.interpreter, held, given, call.place)
         alike = True
     call.interpreter.write_attribute(
         held, "value", given if index is ... and alike else _array_after_update(held)
@@ -264,10 +271,10 @@ def write_item(call: Call) -> Value:
 
 def _array_after_update(held: Instance) -> Value:
     """An array after some of it was replaced."""
-    before = held.operand
+    before = held.as_operand
     if not isinstance(before, Layout):
         return Unknown("a value") if not isinstance(before, DictValue) else before
-    explicit = before.explicit
+    explicit = before.is_explicit
     return replace(before, spec=before.spec if explicit else None, committed=before.committed or None,
                    mesh=before.mesh if explicit or before.committed else None, varying=None)  # fmt: skip
 
@@ -275,12 +282,12 @@ def _array_after_update(held: Instance) -> Value:
 # keys
 
 
-@function(f"{HOME} Rngs RngStream")
+@register_function(f"{HOME} Rngs RngStream")
 def make_rngs(call: Call) -> Value:
     """Streams by name, each with a key and a count."""
     made = Object(None, {}, call.open, region=call.interpreter.region, kind="Rngs")
     given = dict(call.keywords)
-    first = given.pop("default", call.get(0, "default", None))
+    first = given.pop("default", call.argument_at(0, "default", None))
     if first is not None:
         given["default"] = first
     if isinstance(first, DictValue):
@@ -293,7 +300,7 @@ def make_rngs(call: Call) -> Value:
 
 def make_stream(call: Call, seed: Value) -> Value:
     """A stream of keys that begins with a seed or a key."""
-    key = fresh_array(call, (), "key") if isinstance(seed, int) else replace(as_array(seed), dtype="key")
+    key = fresh_array(call, (), "key") if isinstance(seed, int) else replace(layout_as_array(seed), dtype="key")
     plain = replace(call, keywords={}, open=False)
     parts = {
         "key": make_variable(plain, "RngKey", key, {}),
@@ -314,30 +321,32 @@ def next_key(call: Call, source: Value, name: str = "default") -> Layout:
     key, count = (held.attributes.get(one, Unknown("a key")) for one in ("key", "count"))
     if isinstance(count, Variable):
         run.write_attribute(count, "value", Layout((), "uint32"))
-    found = as_array(run.current_copy(key) if isinstance(key, Variable) else key)
+    found = layout_as_array(run.current_copy(key) if isinstance(key, Variable) else key)
     alone = run.mesh is None and (run.mesh_known or run.legacy is not None)
     if run.traced or (found.committed is False and alone) or (found.committed and found.mesh == run.mesh):
         return replace(found, dtype="key", shape=())
     return Layout((), "key", varying=found.varying)
 
 
-@function(f"{HOME}.Rngs.__call__", f"{HOME}.RngStream.__call__")
+@register_function(f"{HOME}.Rngs.__call__", f"{HOME}.RngStream.__call__")
 def draw_key(call: Call) -> Value:
     """The next key."""
     return next_key(call, call.args[0])
 
 
-@function(f"{HOME}.Rngs fork split broadcast", f"{HOME}.RngStream fork split broadcast")
+@register_function(f"{HOME}.Rngs fork split broadcast", f"{HOME}.RngStream fork split broadcast")
 def fork_streams(call: Call) -> Value:
     """Streams with new keys, or with so many of them."""
-    held, count = call.args[0], call.keywords.get("split", call.get(1, "k", None))
+    held, count = call.args[0], call.keywords.get("split", call.argument_at(1, "k", None))
     if not isinstance(held, Object) or not isinstance(count, int | None) or call.open:
         return Unknown("streams")
 
     def another_stream(one: Value) -> Value:
         key = next_key(call, one)
         if count is not None:
-            key = as_array(call.interpreter.call(Library("jax.random.split"), (key, count), {}, call.place))
+            key = layout_as_array(
+                call.interpreter.call_value(Library("jax.random.split"), (key, count), {}, call.place)
+            )
         return make_stream(call, key)
 
     if held.kind == "RngStream":
@@ -346,18 +355,20 @@ def fork_streams(call: Call) -> Value:
                   region=call.interpreter.region, kind="Rngs")  # fmt: skip
 
 
-@function(f"{HOME}.Rngs {_DRAWN}", f"{HOME}.RngStream {_DRAWN}")
+@register_function(f"{HOME}.Rngs {_DRAWN}", f"{HOME}.RngStream {_DRAWN}")
 def drawn_by_stream(call: Call) -> Value:
     """Random numbers, drawn with the next key."""
     run, function_ = call.interpreter, Library(f"jax.random.{call.function_name}")
-    return run.call(function_, (next_key(call, call.args[0]), *call.args[1:]), call.keywords, call.place, call.open)
+    return run.call_value(
+        function_, (next_key(call, call.args[0]), *call.args[1:]), call.keywords, call.place, call.open
+    )
 
 
-@function(f"{HOME}.Rngs {RANDOM_MAKERS}", f"{HOME}.RngStream {RANDOM_MAKERS}")
+@register_function(f"{HOME}.Rngs {RANDOM_MAKERS}", f"{HOME}.RngStream {RANDOM_MAKERS}")
 def initializer_of_stream(call: Call) -> Value:
     """An initializer that draws with the next key."""
     run, maker = call.interpreter, Library(f"jax.nn.initializers.{call.function_name}")
-    made = run.call(maker, call.args[1:], call.keywords, call.place, call.open)
-    return Native(call.name, lambda again: run.call(
+    made = run.call_value(maker, call.args[1:], call.keywords, call.place, call.open)
+    return Native(call.name, lambda again: run.call_value(
         made, (next_key(again, call.args[0]), *again.args), again.keywords, again.place, again.open
     ))  # fmt: skip

@@ -9,16 +9,16 @@ from shardlint.layouts.layout import Layout, Shape
 from shardlint.layouts.values import AnyTree, Call, Unknown, Value, map_tree
 from shardlint.libraries.jax_numpy import dtype_of
 from shardlint.libraries.meeting import (
-    as_array,
     broadcast_shapes,
     broadcast_values,
     common_properties,
     computed_array,
+    layout_as_array,
     meet_operands,
     spec_entry,
 )
 from shardlint.libraries.optimizers import zeros_like_tree
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 _LOSSES = ("optax", "optax.losses")
 _TREES = ("optax.tree_utils tree_", "optax.tree ")
@@ -33,33 +33,34 @@ def _map_tree_or_unknown(change: Callable[[Value], Value], tree: Value) -> Value
     return AnyTree(Unknown()) if isinstance(tree, Unknown) else map_tree(change, tree)
 
 
-@function(*_tree_functions("l2_norm", "norm", "l1_norm", "sum", "vdot", "max"), "optax global_norm",
+@register_function(*_tree_functions("l2_norm", "norm", "l1_norm", "sum", "vdot", "max"), "optax global_norm",
           "jax.example_libraries.optimizers l2_norm")  # fmt: skip
 def norm_of_tree(call: Call) -> Value:
     """One number of a tree."""
     return Layout((), "float32")
 
 
-@function(*_tree_functions("zeros_like", "ones_like", "full_like"))
+@register_function(*_tree_functions("zeros_like", "ones_like", "full_like"))
 def tree_like(call: Call) -> Value:
     """A tree that is made like another one."""
-    tree = call.get(0, "tree")
+    tree = call.argument_at(0, "tree")
     return AnyTree(Unknown()) if isinstance(tree, Unknown) else zeros_like_tree(call, tree)
 
 
-@function(*_tree_functions("cast"))
+@register_function(*_tree_functions("cast"))
 def cast_tree(call: Call) -> Value:
     """A tree of another type."""
-    dtype = call.get(1, "dtype", None)
+    dtype = call.argument_at(1, "dtype", None)
 
     def convert_leaf(leaf: Value) -> Value:
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         return array if dtype is None else replace(array, dtype=dtype_of(dtype), literal=False)
 
-    return _map_tree_or_unknown(convert_leaf, call.get(0, "tree"))
+    return _map_tree_or_unknown(convert_leaf, call.argument_at(0, "tree"))
 
 
-@function(*_tree_functions("bias_correction", "update_moment", "update_moment_per_elem_norm", "scale", "add_scale"),
+@register_function(*_tree_functions("bias_correction", "update_moment", "update_moment_per_elem_norm", "scale",
+"add_scale"),
           "jax.example_libraries.optimizers clip_grads")  # fmt: skip
 def scale_moments(call: Call) -> Value:
     """A tree of moments like before, or of gradients that are scaled."""
@@ -67,37 +68,37 @@ def scale_moments(call: Call) -> Value:
     position, name = (1, "moments") if second else (0, "moment")
 
     def scale_leaf(leaf: Value) -> Value:
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         return replace(array, dtype=array.dtype, committed=array.committed or None, literal=False)
 
-    return _map_tree_or_unknown(scale_leaf, call.get(position, name))
+    return _map_tree_or_unknown(scale_leaf, call.argument_at(position, name))
 
 
-@function("optax incremental_update periodic_update")
+@register_function("optax incremental_update periodic_update")
 def mix_trees(call: Call) -> Value:
     """A tree between a new and an old one."""
-    new, old = call.get(0, "new_tensors"), call.get(1, "old_tensors")
+    new, old = call.argument_at(0, "new_tensors"), call.argument_at(1, "old_tensors")
     if isinstance(new, Unknown) or isinstance(old, Unknown):
         return AnyTree(Unknown())
     return map_tree(lambda one, other: broadcast_values(call, (one, other)), new, old)
 
 
-@function("optax safe_int32_increment safe_increment", "optax._src.numerics safe_int32_increment")
+@register_function("optax safe_int32_increment safe_increment", "optax._src.numerics safe_int32_increment")
 def increment_count(call: Call) -> Value:
     """A count after one more step."""
-    array = as_array(call.get(0, "count"))
+    array = layout_as_array(call.argument_at(0, "count"))
     return computed_array(call, [array], array.shape, array.dtype)
 
 
-@function("optax safe_norm safe_root_mean_squares", "optax._src.numerics safe_norm")
+@register_function("optax safe_norm safe_root_mean_squares", "optax._src.numerics safe_norm")
 def safe_norm(call: Call) -> Value:
     """A norm over all dimensions, or over one."""
-    array, axis = as_array(call.get(0, "x")), call.keywords.get("axis")
+    array, axis = layout_as_array(call.argument_at(0, "x")), call.keywords.get("axis")
     shape: Shape | None = () if axis is None and not call.keywords.get("keepdims", False) else None
     return computed_array(call, [array], shape, array.dtype)
 
 
-@function(
+@register_function(
     *(f"{home} l2_loss squared_error softmax_cross_entropy sigmoid_binary_cross_entropy huber_loss log_cosh hinge_loss "
       "softmax_cross_entropy_with_integer_labels" for home in _LOSSES)
 )  # fmt: skip
@@ -105,43 +106,45 @@ def loss_per_example(call: Call) -> Value:
     """One number for each example, or for each entry."""
     last = call.function_name
     first, second = ("predictions", "targets") if last in _OF_PREDICTIONS else ("logits", "labels")
-    logits, labels = as_array(call.get(0, first)), as_array(call.get(1, second, 0))
+    logits, labels = layout_as_array(call.argument_at(0, first)), layout_as_array(call.argument_at(1, second, 0))
     if not last.endswith("labels"):
         found = broadcast_values(call, (logits, labels))
     else:
-        found = meet_operands(call, [logits, labels]).shaped(logits.shape, logits.typed_spec)
-        if logits.explicit and logits.shape and (axes := spec_entry(logits, -1)):
-            call.interpreter.violate("index.split", call.place, array=str(logits), axes="/".join(axes))
+        found = meet_operands(call, [logits, labels]).with_shape(logits.shape, logits.typed_spec)
+        if logits.is_explicit and logits.shape and (axes := spec_entry(logits, -1)):
+            call.interpreter.record_violation("index.split", call.place, array=str(logits), axes="/".join(axes))
             found = replace(found, mesh=None, spec=None)
     found = replace(found, dtype=logits.dtype)
     if call.interpreter.axes:
         found = replace(found.varying_like(common_properties([logits, labels])), figure=None)
     if "softmax" not in last or not found.shape:
         return found
-    return found.shaped(found.shape[:-1], found.typed_spec[:-1] if found.typed_spec is not None else None)
+    return found.with_shape(found.shape[:-1], found.typed_spec[:-1] if found.typed_spec is not None else None)
 
 
 _OF_PREDICTIONS = ("l2_loss", "squared_error", "huber_loss", "log_cosh")
 
 
-@function(*(f"{home} kl_divergence cosine_distance cosine_similarity convex_kl_divergence" for home in _LOSSES))
+@register_function(
+    *(f"{home} kl_divergence cosine_distance cosine_similarity convex_kl_divergence" for home in _LOSSES)
+)
 def divergence_per_row(call: Call) -> Value:
     """One number for each row."""
-    arrays = [as_array(call.get(place, name)) for place, name in enumerate(("predictions", "targets"))]
-    arrays = [as_array(one) for one in call.args[:2]] if len(call.args) > 1 else arrays
+    arrays = [layout_as_array(call.argument_at(place, name)) for place, name in enumerate(("predictions", "targets"))]
+    arrays = [layout_as_array(one) for one in call.args[:2]] if len(call.args) > 1 else arrays
     shape = broadcast_shapes([one.shape for one in arrays]) if not call.keywords.keys() & {"axis", "where"} else None
     return computed_array(call, arrays, shape[:-1] if shape else None)
 
 
-@function(*(f"{home} ctc_loss" for home in _LOSSES))
+@register_function(*(f"{home} ctc_loss" for home in _LOSSES))
 def ctc_loss(call: Call) -> Value:
     """One number for each sequence."""
-    logits = as_array(call.get(0, "logits"))
+    logits = layout_as_array(call.argument_at(0, "logits"))
     return computed_array(call, [logits], logits.shape[:1] if logits.shape else None)
 
 
-@function(*(f"{home} smooth_labels" for home in _LOSSES))
+@register_function(*(f"{home} smooth_labels" for home in _LOSSES))
 def smooth_labels(call: Call) -> Value:
     """Labels, each a little nearer to the others."""
-    array = as_array(call.get(0, "labels"))
-    return replace(meet_operands(call, [array]), dtype=array.dtype).shaped(array.shape, array.typed_spec)
+    array = layout_as_array(call.argument_at(0, "labels"))
+    return replace(meet_operands(call, [array]), dtype=array.dtype).with_shape(array.shape, array.typed_spec)

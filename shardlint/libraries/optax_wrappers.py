@@ -33,15 +33,17 @@ from shardlint.libraries.optimizers import (
     state_of_rate,
     zeros_like_tree,
 )
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 _FUNCTIONS = (FunctionValue, Native, Partial)
 
 
-@function("optax GradientTransformation GradientTransformationExtraArgs", "optax._src.base GradientTransformation")
-def transformation(call: Call) -> Value:
+@register_function(
+    "optax GradientTransformation GradientTransformationExtraArgs", "optax._src.base GradientTransformation"
+)
+def make_custom_transformation(call: Call) -> Value:
     """A transformation that a program writes as two functions."""
-    functions = {"init": call.get(0, "init"), "update": call.get(1, "update")}
+    functions = {"init": call.argument_at(0, "init"), "update": call.argument_at(1, "update")}
     return Instance(None, functions, region=call.interpreter.region)
 
 
@@ -62,7 +64,7 @@ _NAMED_STATES = {
 }
 
 
-@function(*(f"optax {names}" for names in _NAMED_STATES))
+@register_function(*(f"optax {names}" for names in _NAMED_STATES))
 def make_program_state(call: Call) -> Value:
     """A state as a program writes it."""
     fields = next(known for names, known in _NAMED_STATES.items() if call.function_name in names.split()).split()
@@ -87,33 +89,33 @@ def _masked_state(call: Call, inits: list[Value], mask: Value, params: Value) ->
 
 def _apply_mask(call: Call, given: Value, params: Value) -> Value:
     """A mask or labels, which may be a function of the parameters."""
-    return call.interpreter.call(given, (params,), {}, call.place) if isinstance(given, _FUNCTIONS) else given
+    return call.interpreter.call_value(given, (params,), {}, call.place) if isinstance(given, _FUNCTIONS) else given
 
 
-@function("optax masked")
+@register_function("optax masked")
 def mask_transformation(call: Call) -> Value:
     """A transformation of some of the parameters."""
-    inits, mask = find_inits((call.get(0, "inner"),)), call.get(1, "mask")
+    inits, mask = find_inits((call.argument_at(0, "inner"),)), call.argument_at(1, "mask")
 
-    def init(again: Call, params: Value) -> Value:
+    def init_masked(again: Call, params: Value) -> Value:
         wanted = _apply_mask(again, mask, params)
         if inits is None or isinstance(wanted, Unknown | AnyTree):
             return AnyTree(Unknown())
         return _masked_state(again, inits, wanted, params)
 
-    return make_transformation(init)
+    return make_transformation(init_masked)
 
 
 def _is_label(label: Value, leaf: Value) -> Value:
     return leaf == label if isinstance(leaf, str | int) else Unknown("a label")
 
 
-@function("optax multi_transform partition")
+@register_function("optax multi_transform partition")
 def partition_transformation(call: Call) -> Value:
     """A transformation for each label of parameters."""
-    transforms, labels = call.get(0, "transforms"), call.get(1, "param_labels")
+    transforms, labels = call.argument_at(0, "transforms"), call.argument_at(1, "param_labels")
 
-    def init(again: Call, params: Value) -> Value:
+    def init_partitioned(again: Call, params: Value) -> Value:
         found = _apply_mask(again, labels, params)
         if not isinstance(transforms, DictValue) or transforms.open or isinstance(found, Unknown | AnyTree):
             return AnyTree(Unknown())
@@ -124,24 +126,24 @@ def partition_transformation(call: Call) -> Value:
             states[label] = _masked_state(again, inits, mask, params) if inits is not None else AnyTree(Unknown())
         return Instance(None, {"inner_states": DictValue(states)})
 
-    return make_transformation(init)
+    return make_transformation(init_partitioned)
 
 
-@function("optax inject_hyperparams inject_stateful_hyperparams", "optax.schedules inject_hyperparams")
+@register_function("optax inject_hyperparams inject_stateful_hyperparams", "optax.schedules inject_hyperparams")
 def inject_hyperparameters(call: Call) -> Value:
     """A maker of transformations whose numbers are part of the state: a schedule gives its number of the step."""
-    factory = call.get(0, "inner_factory")
+    factory = call.argument_at(0, "inner_factory")
 
     def number_or_value(value: Value) -> Value:
         return Layout((), "float32") if isinstance(value, _FUNCTIONS) or _is_schedule(value) else value
 
-    def make(again: Call) -> Value:
+    def make_injected(again: Call) -> Value:
         args = tuple(number_or_value(one) for one in again.args)
         keywords = {name: number_or_value(one) for name, one in again.keywords.items()}
-        inner = again.interpreter.call(factory, args, keywords, again.place, again.open)
+        inner = again.interpreter.call_value(factory, args, keywords, again.place, again.open)
         inits = find_inits((inner,))
 
-        def init(last: Call, params: Value) -> Value:
+        def init_injected(last: Call, params: Value) -> Value:
             inside = begin_states(last, inits, params)[0] if inits is not None else AnyTree(Unknown())
             attributes = {
                 "count": make_counter(last),
@@ -151,9 +153,9 @@ def inject_hyperparameters(call: Call) -> Value:
             }
             return Instance(None, attributes)
 
-        return make_transformation(init)
+        return make_transformation(init_injected)
 
-    return Native(call.name, make)
+    return Native(call.name, make_injected)
 
 
 def _is_schedule(value: Value) -> bool:
@@ -191,24 +193,24 @@ def _one_entry(call: Call, leaf: Layout) -> Layout:
     return replace(fresh_array(call, (1,), leaf.dtype), committed=make_counter(call).committed)
 
 
-@function("optax scale_by_factored_rms")
+@register_function("optax scale_by_factored_rms")
 def scale_by_factored_rms(call: Call) -> Value:
     """Updates by their root mean squares."""
-    factored, least = call.get(0, "factored", True), call.get(3, "min_dim_size_to_factor", 128)
+    factored, least = call.argument_at(0, "factored", True), call.argument_at(3, "min_dim_size_to_factor", 128)
     return make_transformation(lambda again, params: _factored_state(again, least, factored, params))
 
 
-@function("optax adafactor")
+@register_function("optax adafactor")
 def make_adafactor(call: Call) -> Value:
     """A chain of what its options say."""
-    least, factored = call.get(1, "min_dim_size_to_factor", 128), call.keywords.get("factored", True)
-    rate, scales = call.get(0, "learning_rate", None), call.get(4, "multiply_by_parameter_scale", True)
-    clips, momentum = call.get(5, "clipping_threshold", 1.0), call.get(6, "momentum", None)
-    decay = call.get(8, "weight_decay_rate", None)
+    least, factored = call.argument_at(1, "min_dim_size_to_factor", 128), call.keywords.get("factored", True)
+    rate, scales = call.argument_at(0, "learning_rate", None), call.argument_at(4, "multiply_by_parameter_scale", True)
+    clips, momentum = call.argument_at(5, "clipping_threshold", 1.0), call.argument_at(6, "momentum", None)
+    decay = call.argument_at(8, "weight_decay_rate", None)
     if call.open or not isinstance(scales, bool) or any(isinstance(one, Unknown) for one in (clips, momentum, decay)):
         return make_transformation(lambda again, params: AnyTree(Unknown()))
 
-    def init(again: Call, params: Value) -> Value:
+    def init_adafactor(again: Call, params: Value) -> Value:
         parts = [_factored_state(again, least, factored, params)]
         parts += [STATES["clip"](again, params)] if clips is not None else []
         parts += [state_of_rate(rate)(again, params)] if rate is not None else []
@@ -217,4 +219,4 @@ def make_adafactor(call: Call) -> Value:
         parts += [STATES["scale"](again, params)] if decay is not None else []
         return (*parts, STATES["scale"](again, params))
 
-    return make_transformation(init)
+    return make_transformation(init_adafactor)

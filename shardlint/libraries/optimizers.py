@@ -23,13 +23,13 @@ from shardlint.layouts.values import (
     tree_leaves,
 )
 from shardlint.libraries.meeting import (
-    as_array,
-    as_computed,
     broadcast_values,
     common_properties,
     fresh_array,
+    layout_as_array,
+    mark_computed,
 )
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 from shardlint.source.lazy import dataclass
 
 # The states of transforms, by the names of their fields: those in _SCALARS are numbers, the others like the parameters.
@@ -74,7 +74,7 @@ def zeros_like_tree(call: Call, params: Value) -> Value:
     def zeros_of_leaf(leaf: Value) -> Value:
         if not isinstance(leaf, Layout):
             return AnyTree(Layout()) if isinstance(leaf, Unknown) else Unknown("a moment")
-        made = as_array(array_like(replace(call, name="jax.numpy.zeros_like", args=(leaf,), keywords={})))
+        made = layout_as_array(array_like(replace(call, name="jax.numpy.zeros_like", args=(leaf,), keywords={})))
         return replace(made, committed=made.committed and None)
 
     return map_tree(zeros_of_leaf, params)
@@ -111,27 +111,30 @@ def state_of_rate(rate: Value) -> Init:
 def _chain_transforms(names: str, call: Call) -> Value:
     """An optimizer by the transforms that it is made of."""
     pieces = dict(STATES)
-    momentum = call.get(1, "momentum", None)
+    momentum = call.argument_at(1, "momentum", None)
     pieces["momentum"] = STATES["identity" if momentum is None else "trace"]
     if isinstance(momentum, Unknown):
         pieces["momentum"] = lambda again, params: Unknown("momentum")
-    pieces["rate"] = state_of_rate(call.get(0, "learning_rate"))
+    pieces["rate"] = state_of_rate(call.argument_at(0, "learning_rate"))
     return make_transformation(lambda again, params: tuple(pieces[name](again, params) for name in names.split()))
 
 
 def make_transformation(init: Init) -> Value:
     """A transformation with what makes its state; its updates are like those that it is given."""
-    def begin(call: Call) -> Value:
-        params = call.get(0, "params")
+    def begin_state(call: Call) -> Value:
+        params = call.argument_at(0, "params")
         return AnyTree(Unknown()) if isinstance(params, Unknown) else init(call, params)
 
-    def update(call: Call) -> Value:
-        updates, state = call.get(0, "updates"), call.get(1, "state")
+    def update_state(call: Call) -> Value:
+        updates, state = call.argument_at(0, "updates"), call.argument_at(1, "state")
         for moments in _moments_of_state(state):
             updates = map_tree(partial(_combine_with_moment, call), updates, moments)
-        return (map_tree(lambda leaf: _maybe_committed(apply_at(call, leaf)), updates), map_tree(as_computed, state))
+        return (
+            map_tree(lambda leaf: _mark_maybe_committed(apply_gradient(call, leaf)), updates),
+            map_tree(mark_computed, state),
+        )
 
-    return Instance(None, {"init": Native("init", begin), "update": Native("update", update)})
+    return Instance(None, {"init": Native("init", begin_state), "update": Native("update", update_state)})
 
 
 def _combine_with_moment(call: Call, update: Value, moment: Value) -> Value:
@@ -141,7 +144,7 @@ def _combine_with_moment(call: Call, update: Value, moment: Value) -> Value:
     return update if same else replace(update, mesh=found.mesh, spec=found.spec)
 
 
-def _maybe_committed(leaf: Value) -> Value:
+def _mark_maybe_committed(leaf: Value) -> Value:
     """An update, which depends on the state and the parameters too."""
     return replace(leaf, committed=leaf.committed or None, asked=None) if isinstance(leaf, Layout) else leaf
 
@@ -157,9 +160,9 @@ def _moments_of_state(state: Value) -> Iterator[Value]:
 
 
 for _names, _pieces in _CHAINS.items():
-    function(f"optax {_names}")(partial(_chain_transforms, _pieces))
+    register_function(f"optax {_names}")(partial(_chain_transforms, _pieces))
 for _name, _piece in STATES.items():
-    function(f"optax.{_name}")(lambda call, piece=_piece: make_transformation(piece))  # type: ignore[misc]
+    register_function(f"optax.{_name}")(lambda call, piece=_piece: make_transformation(piece))  # type: ignore[misc]
 
 
 def find_inits(values: tuple[Value, ...]) -> list[Value] | None:
@@ -170,10 +173,10 @@ def find_inits(values: tuple[Value, ...]) -> list[Value] | None:
 
 def begin_states(call: Call, inits: list[Value], params: Value) -> tuple[Value, ...]:
     """The states that some `init` functions make."""
-    return tuple(call.interpreter.call(one, (params,), {}, call.place) for one in inits)
+    return tuple(call.interpreter.call_value(one, (params,), {}, call.place) for one in inits)
 
 
-@function("optax chain named_chain")
+@register_function("optax chain named_chain")
 def chain_transforms(call: Call) -> Value:
     """Transforms one after the other: the state is a tuple of theirs."""
     given = (known_items(call.args[0]) if len(call.args) == 1 else None) or call.args
@@ -183,12 +186,12 @@ def chain_transforms(call: Call) -> Value:
     return make_transformation(lambda again, params: begin_states(again, inits, params))
 
 
-@function("optax MultiSteps")
+@register_function("optax MultiSteps")
 def accumulate_gradients(call: Call) -> Value:
     """Gradients that are added up over several steps, like the parameters."""
-    inits = find_inits((call.get(0, "opt"),))
+    inits = find_inits((call.argument_at(0, "opt"),))
 
-    def init(again: Call, params: Value) -> Value:
+    def init_accumulator(again: Call, params: Value) -> Value:
         inner = begin_states(again, inits, params)[0] if inits is not None else Unknown("the inner state")
         added = zeros_like_tree(again, params)
         return Instance(
@@ -202,7 +205,7 @@ def accumulate_gradients(call: Call) -> Value:
             },
         )
 
-    return make_transformation(init)
+    return make_transformation(init_accumulator)
 
 
 _SCHEDULES = """constant_schedule linear_schedule polynomial_schedule exponential_decay cosine_decay_schedule
@@ -210,23 +213,23 @@ warmup_cosine_decay_schedule warmup_exponential_decay_schedule warmup_constant_s
 piecewise_interpolate_schedule linear_onecycle_schedule cosine_onecycle_schedule sgdr_schedule join_schedules"""
 
 
-@function(f"optax {_SCHEDULES}", f"optax.schedules {_SCHEDULES}")
+@register_function(f"optax {_SCHEDULES}", f"optax.schedules {_SCHEDULES}")
 def make_schedule(call: Call) -> Value:
     """A number for each step."""
     return Native("schedule", lambda again: Layout((), "float32"))
 
 
-@function("optax.apply_updates", "equinox.apply_updates")
+@register_function("optax.apply_updates", "equinox.apply_updates")
 def apply_updates(call: Call) -> Value:
     """Parameters like before, that differ on devices as the updates do."""
-    params, updates = call.get(0, "params"), call.get(1, "updates")
-    gradients = gradients_in(updates) or wrong_in(updates)
+    params, updates = call.argument_at(0, "params"), call.argument_at(1, "updates")
+    gradients = gradients_of_tree(updates) or wrong_arrays_of_tree(updates)
     if not gradients:
-        return map_tree(as_computed, params)
-    along = common_properties([as_array(gradients[0])])
+        return map_tree(mark_computed, params)
+    along = common_properties([layout_as_array(gradients[0])])
 
     def updated_leaf(leaf: Value) -> Value:
-        array = as_array(leaf)
+        array = layout_as_array(leaf)
         both = array.differs | along.differs
         return replace(
             array, varying=along.varying, differs=both, figure=along.figure, statistic=along.statistic, asked=None
@@ -237,16 +240,16 @@ def apply_updates(call: Call) -> Value:
     )
 
 
-def gradients_in(tree: Value) -> list[Layout]:
+def gradients_of_tree(tree: Value) -> list[Layout]:
     """The gradients in a tree of which all or some parts are known."""
     parts = tree_children(tree)
     if parts is None:
         leaf = tree.leaf if isinstance(tree, AnyTree) else tree
-        return [as_array(leaf)] if is_gradient(leaf) else []
-    return [one for _, part in parts for one in gradients_in(part)]
+        return [layout_as_array(leaf)] if is_gradient(leaf) else []
+    return [one for _, part in parts for one in gradients_of_tree(part)]
 
 
-def wrong_in(tree: Value) -> list[Layout]:
+def wrong_arrays_of_tree(tree: Value) -> list[Layout]:
     """The arrays of a tree that are wrong unless they are divided."""
     arrays = [leaf for _, leaf in tree_leaves(tree) if isinstance(leaf, Layout)]
     return [one for one in arrays if one.statistic is not None and one.statistic.is_wrong]
@@ -257,7 +260,7 @@ def is_gradient(leaf: Value) -> bool:
     return isinstance(leaf, Layout) and leaf.figure is not None and leaf.figure.kind == "gradient"
 
 
-def apply_at(call: Call, leaf: Value) -> Value:
+def apply_gradient(call: Call, leaf: Value) -> Value:
     """An update that an optimizer makes of a gradient here."""
     return replace(leaf, figure=replace(leaf.figure, place=call.place)) if is_gradient(leaf) else leaf
 
@@ -269,11 +272,11 @@ _TRAIN_STATE = "flax.training.train_state.TrainState"
 class TrainState(Instance):
     """A training state of flax. Its function and its optimizer are no part of the tree."""
 
-    def libraries(self) -> frozenset[str]:
+    def library_classes(self) -> frozenset[str]:
         """The classes that its methods are found in."""
-        return super().libraries() | {_TRAIN_STATE}
+        return super().library_classes() | {_TRAIN_STATE}
 
-    def parts(self) -> dict[str, Value]:
+    def tree_children(self) -> dict[str, Value]:
         """Return the attributes that are its children in a pytree."""
         return {name: one for name, one in self.attributes.items() if name not in ("apply_fn", "tx")}
 
@@ -286,13 +289,13 @@ class TrainState(Instance):
         return self.with_parts({**self.attributes, **parts})
 
 
-@function(f"{_TRAIN_STATE}.create")
+@register_function(f"{_TRAIN_STATE}.create")
 def create_train_state(call: Call) -> Value:
     """A state with a step of 0, the parameters, and the state of the optimizer."""
     tx = call.keywords.get("tx", Unknown())
     optimizer = Unknown()
     if isinstance(tx, Instance) and "init" in tx.attributes:
-        optimizer = call.interpreter.call(
+        optimizer = call.interpreter.call_value(
             tx.attributes["init"], (call.keywords.get("params", Unknown()),), {}, call.place
         )
     attributes = {"step": 0, **call.keywords, "opt_state": optimizer}
@@ -300,26 +303,26 @@ def create_train_state(call: Call) -> Value:
     return TrainState(made_of, attributes, region=call.interpreter.region)
 
 
-@function(_TRAIN_STATE)
+@register_function(_TRAIN_STATE)
 def train_state(call: Call) -> Value:
     """A state of the parts given."""
     return TrainState(None, dict(call.keywords), call.open or bool(call.args), region=call.interpreter.region)
 
 
-@function(f"{_TRAIN_STATE}.apply_gradients")
+@register_function(f"{_TRAIN_STATE}.apply_gradients")
 def apply_gradients(call: Call) -> Value:
     """The state after one step: parameters and optimizer state are like before."""
-    state = call.get(0, "self")
+    state = call.argument_at(0, "self")
     if not isinstance(state, Instance) or call.open:
         return Unknown("a state that is not known")
-    tx, gradients = state.attributes.get("tx"), call.get(-1, "grads")
+    tx, gradients = state.attributes.get("tx"), call.argument_at(-1, "grads")
     if isinstance(tx, Instance) and "update" in tx.attributes:
         given = (
             gradients,
             state.attributes.get("opt_state", Unknown()),
             state.attributes.get("params", Unknown()),
         )
-        call.interpreter.call(tx.attributes["update"], given, {}, call.place)
+        call.interpreter.call_value(tx.attributes["update"], given, {}, call.place)
     others = {name: value for name, value in call.keywords.items() if name != "grads"}
-    kept = {name: map_tree(as_computed, one) for name, one in state.attributes.items() if name not in others}
+    kept = {name: map_tree(mark_computed, one) for name, one in state.attributes.items() if name not in others}
     return state.with_parts({**kept, **others, "step": Layout((), "int32")})

@@ -22,7 +22,7 @@ from shardlint.layouts.values import (
     Value,
 )
 from shardlint.libraries.jax_transforms import transform_decorator
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 from shardlint.source.lazy import dataclass
 
 _CONVERTING: dict[str, Callable[[str], Value]] = {"builtins.int": int, "builtins.float": float}
@@ -49,24 +49,24 @@ class Parser(Instance):
 
     transparent = False
 
-    def named(self, name: str) -> Value:
+    def computed_attribute(self, name: str) -> Value:
         """A method."""
         return Native(name, partial(_METHODS[name], self)) if name in _METHODS else MISSING
 
 
-@function("argparse.ArgumentParser")
+@register_function("argparse.ArgumentParser")
 def make_parser(call: Call) -> Value:
     """A parser without options; those of `parents` are not known."""
-    return Parser(None, {}, call.open or call.has(-1, "parents"), region=call.interpreter.region)
+    return Parser(None, {}, call.open or call.has_argument(-1, "parents"), region=call.interpreter.region)
 
 
 def _add_argument(parser: Parser, call: Call) -> Value:
     names = [one for one in call.args if isinstance(one, str)]
     long = [one for one in names if one.startswith("--")]
-    target = call.get(-1, "dest", (long or names or [""])[0].lstrip("-").replace("-", "_"))
+    target = call.argument_at(-1, "dest", (long or names or [""])[0].lstrip("-").replace("-", "_"))
     if not isinstance(target, str) or not target:
         return Unknown("an option")
-    is_given = call.get(-1, "required", False) is not False or not names[0].startswith("-")
+    is_given = call.argument_at(-1, "required", False) is not False or not names[0].startswith("-")
     if call.open or (is_given and "default" not in call.keywords):
         default: Value = Unknown("an option that has to be given")
     else:
@@ -76,8 +76,8 @@ def _add_argument(parser: Parser, call: Call) -> Value:
 
 
 def _default_of(call: Call) -> Value:
-    absent = {"store_true": False, "store_false": True}.get(call.get(-1, "action", ""))
-    default, kind = call.get(-1, "default", absent), call.get(-1, "type", None)
+    absent = {"store_true": False, "store_false": True}.get(call.argument_at(-1, "action", ""))
+    default, kind = call.argument_at(-1, "default", absent), call.argument_at(-1, "type", None)
     if isinstance(default, str) and isinstance(kind, Library) and kind.name in _CONVERTING:
         try:
             return _CONVERTING[kind.name](default)
@@ -108,35 +108,35 @@ _METHODS: dict[str, Callable[[Parser, Call], Value]] = {
 }
 
 
-@function("os.environ get setdefault", "os getenv")
+@register_function("os.environ get setdefault", "os getenv")
 def environment_variable(call: Call) -> Value:
     """A variable of the environment."""
-    return _option_value(call, call.get(1, "default"))
+    return _option_value(call, call.argument_at(1, "default"))
 
 
-@function("absl.flags DEFINE_integer DEFINE_float DEFINE_string DEFINE_bool DEFINE_boolean DEFINE_enum")
+@register_function("absl.flags DEFINE_integer DEFINE_float DEFINE_string DEFINE_bool DEFINE_boolean DEFINE_enum")
 def define_flag(call: Call) -> Value:
     """A flag. What `flags.FLAGS` holds is known of the flags that this file defines."""
-    name, default = call.get(0, "name"), call.get(1, "default")
+    name, default = call.argument_at(0, "name"), call.argument_at(1, "default")
     value = _option_value(call, Unknown() if default is None else default)
     if isinstance(name, str):
         call.interpreter.flags[f"absl.flags.FLAGS.{name}"] = value
     return Namespace(None, {"value": value, "name": name})
 
 
-@function("absl.app.run")
+@register_function("absl.app.run")
 def run_main(call: Call) -> Value:
     """Run a main function with the arguments that are no flags."""
-    return call.interpreter.call(call.get(0, "main"), (Unknown("other arguments"),), {}, call.place)
+    return call.interpreter.call_value(call.argument_at(0, "main"), (Unknown("other arguments"),), {}, call.place)
 
 
-@function("typer Option Argument", "click Option")
+@register_function("typer Option Argument", "click Option")
 def annotated_default(call: Call) -> Value:
     """The default of a parameter, as typer takes it."""
-    return call.get(0, "default")
+    return call.argument_at(0, "default")
 
 
-@function("typer.run", "fire.Fire", "tyro.cli", "jsonargparse.CLI", "simple_parsing.parse", "draccus.parse")
+@register_function("typer.run", "fire.Fire", "tyro.cli", "jsonargparse.CLI", "simple_parsing.parse", "draccus.parse")
 def run_function(call: Call) -> Value:
     """Call a function or class with options for its parameters."""
     return _with_options(call, call.args[0] if call.args else Unknown())
@@ -147,37 +147,37 @@ def _with_options(call: Call, given: Value, keywords: dict[str, Value] | None = 
         return Unknown("what options are given to")
     call.interpreter.options_met = True
     opened = not call.interpreter.with_defaults
-    return call.interpreter.call(given, (), keywords or {}, call.place, opened)
+    return call.interpreter.call_value(given, (), keywords or {}, call.place, opened)
 
 
 def _make_command(call: Call, given: Value) -> Value:
     return Native("command", lambda again: _with_options(again, given))
 
 
-function("click command group")(transform_decorator(_make_command))
+register_function("click command group")(transform_decorator(_make_command))
 
 
-@function("hydra.main")
+@register_function("hydra.main")
 def hydra_main(call: Call) -> Value:
     """A decorator whose function is called with a configuration that files tell."""
 
     def decorate_command(made: Call) -> Value:
         def run_command(again: Call) -> Value:
-            return again.interpreter.call(made.args[0], (Unknown("a configuration"),), {}, again.place)
+            return again.interpreter.call_value(made.args[0], (Unknown("a configuration"),), {}, again.place)
 
         return Native("command", run_command)
 
     return Native(call.name, decorate_command)
 
 
-@function("click option argument")
+@register_function("click option argument")
 def click_option(call: Call) -> Value:
     """A decorator that gives a parameter its option."""
     names = [one for one in call.args if isinstance(one, str)]
     plain = [one for one in names if not one.startswith("-")]
     name = (plain or names or [""])[-1].lstrip("-").replace("-", "_")
-    default = False if call.get(-1, "is_flag", False) is True else MISSING
-    value = call.get(-1, "default", default)
+    default = False if call.argument_at(-1, "is_flag", False) is True else MISSING
+    value = call.argument_at(-1, "default", default)
 
     def decorate_function(again: Call) -> Value:
         return Partial(again.args[0], (), {name: _option_value(again, value)})

@@ -27,7 +27,7 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries.jax_numpy import dtype_of, sizes_of
 from shardlint.libraries.jax_sharding import place_array
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 from shardlint.source.lazy import dataclass
 
 
@@ -47,16 +47,16 @@ class Checkpointer(Instance):
     transparent = False
     exact: bool = True
 
-    def named(self, name: str) -> Value:
+    def computed_attribute(self, name: str) -> Value:
         """A method."""
         return Native(name, partial(_METHODS[name], self)) if name in _METHODS else MISSING
 
 
-@function("orbax.checkpoint.args StandardRestore PyTreeRestore")
+@register_function("orbax.checkpoint.args StandardRestore PyTreeRestore")
 def restore_request(call: Call) -> Value:
     """Return the target that a checkpoint is restored to."""
     exact = call.function_name == "StandardRestore"
-    target, placements = call.get(0, "item", None), call.get(1, "restore_args", None)
+    target, placements = call.argument_at(0, "item", None), call.argument_at(1, "restore_args", None)
     if not exact and placements is not None:
         return Request(None, target=_with_shapes(placements, target))
     return Request(None, target=target, exact=exact)
@@ -76,20 +76,25 @@ def _with_shapes(placements: Value, target: Value) -> Value:
     return map_spread(fill_leaf, Unknown() if target is None else target, placements)
 
 
-@function("orbax.checkpoint.checkpoint_utils construct_restore_args")
+@register_function("orbax.checkpoint.checkpoint_utils construct_restore_args")
 def restore_args(call: Call) -> Value:
     """Return a tree with a placement for each array: the given sharding, or the array's own."""
-    tree, shardings = call.get(0, "target"), call.get(1, "sharding_tree", None)
+    tree, shardings = call.argument_at(0, "target"), call.argument_at(1, "sharding_tree", None)
     if isinstance(tree, Unknown) or shardings is None:
         return tree
 
-    def place(path: str, leaf: Value, target: Value) -> Value:
+    def place_leaf(path: str, leaf: Value, target: Value) -> Value:
         return place_array(call, leaf, target, call.place, path) if isinstance(leaf, Layout) else leaf
 
-    return map_spread(place, shardings, tree)
+    return map_spread(place_leaf, shardings, tree)
 
 
-@function(*(f"{home} ArrayRestoreArgs RestoreArgs" for home in ("orbax.checkpoint", "orbax.checkpoint.type_handlers")))
+@register_function(
+    *(
+        f"{home} ArrayRestoreArgs RestoreArgs"
+        for home in ("orbax.checkpoint", "orbax.checkpoint.type_handlers")
+    )
+)
 def restore_argument(call: Call) -> Value:
     """The same for one array."""
     shape, dtype = call.keywords.get("global_shape"), call.keywords.get("dtype")
@@ -98,19 +103,19 @@ def restore_argument(call: Call) -> Value:
     return place_array(call, array, target, call.place) if isinstance(target, Sharding) else array
 
 
-@function("orbax.checkpoint.args StandardSave PyTreeSave ArraySave", "orbax.checkpoint SaveArgs")
-def to_save(call: Call) -> Value:
+@register_function("orbax.checkpoint.args StandardSave PyTreeSave ArraySave", "orbax.checkpoint SaveArgs")
+def item_to_save(call: Call) -> Value:
     """Return the item to save."""
-    return Instance(None, {"item": call.get(0, "item", None)})
+    return Instance(None, {"item": call.argument_at(0, "item", None)})
 
 
-@function("orbax.checkpoint.args.Composite")
+@register_function("orbax.checkpoint.args.Composite")
 def composite_items(call: Call) -> Value:
     """Several items by their names."""
     return State(dict(call.keywords), call.open)
 
 
-@function(
+@register_function(
     "orbax.checkpoint StandardCheckpointer PyTreeCheckpointer CheckpointManager",
     "orbax.checkpoint AsyncCheckpointer Checkpointer",
 )
@@ -120,7 +125,7 @@ def make_checkpointer(call: Call) -> Value:
 
 
 def _restore_checkpoint(owner: Checkpointer, call: Call) -> Value:
-    given = call.get(-1, "args", None)
+    given = call.argument_at(-1, "args", None)
     if isinstance(given, Request):
         return _restore_tree(given.target, given.exact, call.place.line)
     if isinstance(given, State) and not given.open:
@@ -129,7 +134,7 @@ def _restore_checkpoint(owner: Checkpointer, call: Call) -> Value:
         return State({name: _restore_tree(one.target, one.exact, line) for name, one in asked.items()}, True)
     if given is not None or call.open:
         return AnyTree(Unknown())
-    target = call.get(1, "target", call.get(-1, "item", call.get(-1, "items", None)))
+    target = call.argument_at(1, "target", call.argument_at(-1, "item", call.argument_at(-1, "items", None)))
     placements = call.keywords.get("restore_args")
     if placements is not None:
         return _restore_tree(_with_shapes(placements, target), True, call.place.line)

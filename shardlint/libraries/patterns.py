@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from shardlint.layouts.values import Call, Unknown, Value
-from shardlint.libraries.registry import function
+from shardlint.libraries.registry import register_function
 
 
-@function("re match search fullmatch")
+@register_function("re match search fullmatch")
 def match_text(call: Call) -> Value:
     """Return whether a pattern matches a text. A match that `re.search` finds and `re.match` misses is noted."""
-    pattern, text = call.get(0, "pattern"), call.get(1, "string")
+    pattern, text = call.argument_at(0, "pattern"), call.argument_at(1, "string")
     if not isinstance(pattern, str) or not isinstance(text, str):
         return Unknown("a match")
     try:

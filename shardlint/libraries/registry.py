@@ -20,15 +20,15 @@ def _full_names(names: tuple[str, ...]) -> Iterator[str]:
         yield from [f"{module}.{one}" for one in members] or [module]
 
 
-def function(*names: str) -> Callable[[Implementation], Implementation]:
+def register_function(*names: str) -> Callable[[Implementation], Implementation]:
     """Enter a function into the table under names of a library: "jax.numpy.sum", or "jax.numpy sum mean max"."""
 
-    def enter(implementation: Implementation) -> Implementation:
+    def enter_function(implementation: Implementation) -> Implementation:
         for full in _full_names(names):
             FUNCTIONS[full] = implementation
         return implementation
 
-    return enter
+    return enter_function
 
 
 Marking = Callable[[Call, Value], Value]
@@ -38,13 +38,13 @@ Marking = Callable[[Call, Value], Value]
 def mark_results(*names: str) -> Callable[[Marking], Marking]:
     """Enter what marks the results of functions of the table, or of one that is not modelled, in mapped bodies."""
 
-    def enter(mark: Marking) -> Marking:
+    def enter_mark(mark: Marking) -> Marking:
         for full in _full_names(names):
             known = FUNCTIONS.get(full) or FUNCTIONS[f"{full.rpartition('.')[0]}.*"]
             FUNCTIONS[full] = partial(_mark_result, known, mark)
         return mark
 
-    return enter
+    return enter_mark
 
 
 def _mark_result(known: Implementation, mark: Marking, call: Call) -> Value:

@@ -19,7 +19,7 @@ from shardlint.layouts.pieces import (
     trim_pieces,
 )
 from shardlint.layouts.values import Call, Unknown, Value, known_items
-from shardlint.libraries.meeting import as_array
+from shardlint.libraries.meeting import layout_as_array
 from shardlint.libraries.registry import mark_results
 from shardlint.model.values import Place
 
@@ -52,7 +52,7 @@ def _doubt_shift(call: Call, axes: Sequence[str], way: str = "") -> None:
         run.note_doubt("piece.shifted", call.place, split, axes=name_axes(split), way=way)
 
 
-def check_met_again(call: Call, operands: Sequence[Layout]) -> None:
+def check_repeated_dimension(call: Call, operands: Sequence[Layout]) -> None:
     """Record a statistic of a piece that meets the dimension again along which it was taken: as in a layer norm."""
     run, name = call.interpreter, call.function_name
     if run.manual is None:
@@ -66,7 +66,7 @@ def check_met_again(call: Call, operands: Sequence[Layout]) -> None:
         said = {"operation": found.of, "axes": name_axes(found.along)}
         scales = name in _PRODUCTS or (name in _DIVISIONS and one is operands[-1])
         if scales and (found.is_root or found.kind in ("norm", "spread")):
-            run.violate("piece.norm", found.place, *found.calls, **said)
+            run.record_violation("piece.norm", found.place, *found.calls, **said)
         else:
             said |= {"combined": "yes", "last": "yes" if found.last else ""}
             run.note_doubt("piece.along", found.place, found.along, *found.calls, **said)
@@ -100,7 +100,7 @@ def check_entries_paired(call: Call, operands: Sequence[Layout]) -> None:
 
 def _check_paired(call: Call, axes: Sequence[str], other: Sequence[str], places: tuple[int, int]) -> None:
     if axes and other and not set(axes) & set(other):
-        call.interpreter.violate(
+        call.interpreter.record_violation(
             "piece.mispaired", call.place, operation=call.function_name, left=name_axes(frozenset(axes)),
             right=name_axes(frozenset(other)), dimension=str(places[0]), other=str(places[1]),
         )  # fmt: skip
@@ -108,11 +108,11 @@ def _check_paired(call: Call, axes: Sequence[str], other: Sequence[str], places:
 
 def exchanged_pieces(call: Call, axes: Sequence[str]) -> Pieces:
     """The pieces of the result of a tiled `all_to_all`: of the dimension that it splits."""
-    split, joined = call.get(2, "split_axis"), call.get(3, "concat_axis")
-    plain = call.get(-1, "axis_index_groups", None) is None and call.get(-1, "tiled", False) is True
+    split, joined = call.argument_at(2, "split_axis"), call.argument_at(3, "concat_axis")
+    plain = call.argument_at(-1, "axis_index_groups", None) is None and call.argument_at(-1, "tiled", False) is True
     if not plain or not isinstance(split, int) or not isinstance(joined, int) or split < 0 or joined < 0:
         return NO_PIECES
-    array = as_array(call.get(0, "x"))
+    array = layout_as_array(call.argument_at(0, "x"))
     found = [*array.pieces, *((),) * (max(split, joined) + 1 - len(array.pieces))]
     found[joined] = tuple(axis for axis in found[joined] if axis not in axes)
     found[split] = (*found[split], *axes)
@@ -127,11 +127,11 @@ def exchanged_pieces(call: Call, axes: Sequence[str]) -> Pieces:
 )
 def mark_along(call: Call, found: Value) -> Value:
     """Return the result of an operation along one dimension that keeps the others."""
-    array, last = as_array(call.get(0, "a")), call.function_name
+    array, last = layout_as_array(call.argument_at(0, "a")), call.function_name
     if not array.pieces:
         return found
     default = -1 if "sort" in last else None if call.name.startswith("jax.numpy") else 0
-    axis = call.get(1, "dimension" if "dimension" in call.keywords else "axis", default)
+    axis = call.argument_at(1, "dimension" if "dimension" in call.keywords else "axis", default)
     if not isinstance(axis, int):
         return found
     if last != "argsort" or axis % (array.rank or 1):  # rows are sorted among those of their device
@@ -142,7 +142,7 @@ def mark_along(call: Call, found: Value) -> Value:
 @mark_results("jax.nn softmax log_softmax standardize")
 def mark_normalized(call: Call, found: Value) -> Value:
     """The same of a softmax."""
-    array, axis = as_array(call.get(0, "x")), call.get(1, "axis", -1)
+    array, axis = layout_as_array(call.argument_at(0, "x")), call.argument_at(1, "axis", -1)
     doubt_along(call, array, (axis,) if isinstance(axis, int) else ())
     return _with_pieces(found, array.pieces)
 
@@ -150,7 +150,7 @@ def mark_normalized(call: Call, found: Value) -> Value:
 @mark_results("jax.lax.top_k")
 def mark_greatest(call: Call, found: Value) -> Value:
     """The same of the greatest entries."""
-    doubt_along(call, as_array(call.get(0, "operand")), (-1,))
+    doubt_along(call, layout_as_array(call.argument_at(0, "operand")), (-1,))
     return found
 
 
@@ -159,11 +159,11 @@ def mark_moved(call: Call, found: Value) -> Value:
     """Return the result of an operation that combines neighbors. Along the first dimension any row of a batch will do,
     but not both ways.
     """
-    array, last = as_array(call.get(0, "a")), call.function_name
-    axis = call.get({"roll": 2, "flip": 1, "diff": 2}[last], "axis", -1 if last == "diff" else None)
+    array, last = layout_as_array(call.argument_at(0, "a")), call.function_name
+    axis = call.argument_at({"roll": 2, "flip": 1, "diff": 2}[last], "axis", -1 if last == "diff" else None)
     if array.pieces and isinstance(axis, int):
         places = axis % array.rank if array.rank else axis
-        steps = call.get(1, "shift")
+        steps = call.argument_at(1, "shift")
         if places > 0:
             _doubt_shift(call, sorted(axes_along(array, (axis,))))
         elif places == 0 and last == "roll" and isinstance(steps, int):
@@ -174,7 +174,7 @@ def mark_moved(call: Call, found: Value) -> Value:
 @mark_results(_CONVOLUTIONS, "jax.numpy.convolve")
 def mark_convolved(call: Call, found: Value) -> Value:
     """A convolution, which is along all dimensions but those of the batch and the channels."""
-    array, order = as_array(call.args[0] if call.args else Unknown()), call.keywords.get("dimension_numbers")
+    array, order = layout_as_array(call.args[0] if call.args else Unknown()), call.keywords.get("dimension_numbers")
     if call.function_name == "convolve":
         _doubt_shift(call, array.pieces[0] if array.pieces else ())
         return found
@@ -189,7 +189,7 @@ def mark_convolved(call: Call, found: Value) -> Value:
 @mark_results("shardlint.index")
 def mark_index(call: Call, found: Value) -> Value:
     """A part of an array: `x[:, 1:]` leaves out one entry of each piece."""
-    array = as_array(call.args[0])
+    array = layout_as_array(call.args[0])
     keys = call.args[1] if isinstance(call.args[1], tuple) else (call.args[1],)
     if not isinstance(found, Layout):
         return found
@@ -221,12 +221,12 @@ def _leaves_border_out(part: slice) -> bool:
 )
 def mark_transposed(call: Call, found: Value) -> Value:
     """Dimensions in another order, with their pieces."""
-    array = as_array(call.get(0, "a"))
+    array = layout_as_array(call.argument_at(0, "a"))
     if not array.pieces or not array.rank or not isinstance(found, Layout):
         return found
     rank, order = array.rank, list(range(array.rank))
     if call.function_name in ("swapaxes", "moveaxis"):
-        one, two = call.get(1, "axis1"), call.get(2, "axis2")
+        one, two = call.argument_at(1, "axis1"), call.argument_at(2, "axis2")
         if not isinstance(one, int) or not isinstance(two, int):
             return found
         order.insert(two % rank, order.pop(one % rank))
@@ -234,7 +234,7 @@ def mark_transposed(call: Call, found: Value) -> Value:
             order = list(range(rank))
             order[one], order[two] = order[two], order[one]
     else:
-        given = tuple(call.args[1:]) if len(call.args) > 2 else call.get(1, "axes", None)
+        given = tuple(call.args[1:]) if len(call.args) > 2 else call.argument_at(1, "axes", None)
         places = known_items(given) if given is not None else tuple(reversed(order))
         if places is None or len(places) != rank or not all(isinstance(one, int) for one in places):
             return found
@@ -253,7 +253,7 @@ def _with_pieces(found: Value, pieces: Pieces) -> Value:
 def _operand_letters(call: Call, left: Layout, right: Layout) -> tuple[str, str, str] | None:
     """A letter for each dimension of two operands and of their product; None where a rank is not known."""
     if call.function_name == "einsum":
-        text = call.get(0, "subscripts")
+        text = call.argument_at(0, "subscripts")
         inputs, arrow, output = text.replace(" ", "").partition("->") if isinstance(text, str) else ("", "", "")
         letters = inputs.split(",")
         return (letters[0], letters[1], output) if arrow and len(letters) == 2 and "." not in text else None

@@ -21,23 +21,23 @@ from shardlint.layouts.values import (
     tree_leaves,
 )
 from shardlint.libraries.draws import check_handed
-from shardlint.libraries.meeting import as_array, common_properties
-from shardlint.libraries.optimizers import apply_at, gradients_in, wrong_in
-from shardlint.libraries.registry import function
+from shardlint.libraries.meeting import common_properties, layout_as_array
+from shardlint.libraries.optimizers import apply_gradient, gradients_of_tree, wrong_arrays_of_tree
+from shardlint.libraries.registry import register_function
 
 
-@function("jax.numpy.*", "jax.numpy.linalg.*", "jax.nn.*", "jax.scipy.special.*", "optax.*", "optax.losses.*")
-def compute(call: Call) -> Value:
+@register_function("jax.numpy.*", "jax.numpy.linalg.*", "jax.nn.*", "jax.scipy.special.*", "optax.*", "optax.losses.*")
+def return_computed(call: Call) -> Value:
     """A function of a library that only computes: the result differs as its arguments do."""
     given = [leaf for one in (*call.args, *call.keywords.values()) for _, leaf in tree_leaves(one)]
-    arrays = [as_array(one) for one in given if isinstance(one, Layout | AnyTree | Unknown)]
+    arrays = [layout_as_array(one) for one in given if isinstance(one, Layout | AnyTree | Unknown)]
     calls = any(isinstance(one, FunctionValue | Native | Partial | Method) for one in given)
     if not call.interpreter.axes or calls or not any(one.differs or one.varying for one in arrays):
         return call.interpreter.call_unknown(call.name, call.args, call.keywords, call.place)
     return AnyTree(Layout().varying_like(common_properties(arrays)))
 
 
-@function("shardlint.unseen")
+@register_function("shardlint.unseen")
 def compute_unseen(call: Call) -> Value:
     """Return the result of invisible code in a mapped body, which may reduce values that differ between devices."""
     check_handed(call)
@@ -53,16 +53,18 @@ def compute_unseen(call: Call) -> Value:
     return AnyTree(Layout(figure=Figure("unseen", axes, call.place)))
 
 
-@function("shardlint.method update apply_gradients replace")
+@register_function("shardlint.method update apply_gradients replace")
 def apply_unseen(call: Call) -> Value:
     """An optimizer or training state that is not seen, and is given gradients; None where it is given none."""
     if call.name == "replace":
         return Instance(None, dict(call.keywords), open=True) if call.keywords and call.interpreter.axes else None
     first = call.args[:1] if call.name == "update" else call.args  # what optax updates by comes first
-    given = gradients_in((*first, *call.keywords.values())) or wrong_in((*first, *call.keywords.values()))
+    given = gradients_of_tree((*first, *call.keywords.values())) or wrong_arrays_of_tree(
+        (*first, *call.keywords.values())
+    )
     if not given:
         return None
-    array = apply_at(call, given[0])
+    array = apply_gradient(call, given[0])
     made = Layout(varying=array.varying, differs=array.differs, figure=array.figure)
     updated = AnyTree(replace(made, statistic=array.statistic))
     return (updated, Unknown("the state of an optimizer")) if call.name == "update" else updated

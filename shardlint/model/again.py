@@ -9,7 +9,7 @@ from pathlib import Path
 from shardlint.model.bits import Bits, Need
 from shardlint.model.needs import GROUPS, Needs
 from shardlint.model.project import Project
-from shardlint.source.import_graph import ImportGraph, imports_of
+from shardlint.source.import_graph import ImportGraph, parse_imports
 from shardlint.source.lazy import dataclass
 from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, search_holds
 from shardlint.source.text import Source
@@ -30,21 +30,21 @@ class Gone:
     def __or__(self, other: Gone) -> Gone:
         return Gone(self.asked | other.asked, {**self.edited, **other.edited}, self.moved | other.moved)
 
-    def numbers(self, kept: Needs | Bits) -> set[int]:
+    def find_invalidated_numbers(self, kept: Needs | Bits) -> set[int]:
         """The numbers, among needs that are kept by number, of those that may have other answers now."""
-        found = {number for need in self.asked if (number := kept.find(need)) is not None}
+        found = {number for need in self.asked if (number := kept.number_of_need(need)) is not None}
         for path, edited in self.edited.items():
-            found.update(number for number, need in kept.by(path) if edited.touches(need))
+            found.update(number for number, need in kept.needs_by_key(path) if edited.may_have_changed(need))
         for kind in (TOGETHER, JOINED) if GROUPS in self.asked else ():
-            found.update(number for number, _ in kept.by(kind))
+            found.update(number for number, _ in kept.needs_by_key(kind))
         return found
 
     def any_of(self, needed: Iterable[Need]) -> bool:
         """Return whether any of some needs may have another answer now."""
-        return bool(self.numbers(Bits(needed)))
+        return bool(self.find_invalidated_numbers(Bits(needed)))
 
 
-def again(
+def update_project(
     before: Project,
     overlay: dict[Path, Source],
     changed: Collection[Path],
@@ -57,16 +57,16 @@ def again(
     files there are, where some came or went. What answers need is known to both, unless one is used `beside` the
     other.
     """
-    after = Project(before.root, overlay, before.by_part, before.needs.copy() if beside else before.needs)
-    after.continues(before, changed)
-    after.lent = {path: facts for path, facts in before.parsed().items() if path not in changed}
+    after = Project(before.root, overlay, before.by_part, before.needs.copy_needs() if beside else before.needs)
+    after.inherit_files(before, changed)
+    after.lent = {path: facts for path, facts in before.parsed_files().items() if path not in changed}
     moved = files is not None and files.keys() != before.files.keys()
     after.files = files if files is not None else dict(before.files)
     gone: set[Need] = set()
     texts = {path: after.bytes_of(path) for path in changed if path in after.files}
-    if "graph" in vars(before):
-        graph = _changed_import_graph(before.graph, after, texts, moved)
-        after.graph = graph if graph is not None else before.graph
+    if "import_graph" in vars(before):
+        graph = _changed_import_graph(before.import_graph, after, texts, moved)
+        after.import_graph = graph if graph is not None else before.import_graph
         if graph is not None:
             gone.add(GROUPS)
     after.answers, after.members = dict(before.answers), dict(before.members)
@@ -90,7 +90,7 @@ def again(
             if now != found:
                 gone.add(question)
                 after.answers[question] = now
-    known = before.parsed()
+    known = before.parsed_files()
     return after, Gone(
         frozenset(gone),
         {str(path): _file_changes(known.get(path), after, path) for path in changed},
@@ -107,7 +107,7 @@ def _file_changes(before: FileFacts | None, after: Project, path: Path) -> Edite
     other = {
         name for name in had.parts.keys() | text.parts.keys() if had.parts.get(name) != text.parts.get(name)
     }
-    return Edited.between(_digests_of_parts(had, other), text, _digests_of_parts(text, other))
+    return Edited.compare_digests(_digests_of_parts(had, other), text, _digests_of_parts(text, other))
 
 
 def _moves_lines(before: FileFacts | None, after: Project, path: Path) -> bool:
@@ -115,7 +115,7 @@ def _moves_lines(before: FileFacts | None, after: Project, path: Path) -> bool:
     now = after.facts(path) if before is not None else None
     if before is None or now is None:
         return True
-    had, has = (facts.untold.text.split("\n") for facts in (before, now))
+    had, has = (facts.untracked_source.text.split("\n") for facts in (before, now))
     return len(had) != len(has) or sum(map(str.__ne__, had, has)) > 1
 
 
@@ -125,8 +125,8 @@ def _digests_of_parts(text: Text, names: set[str]) -> dict[str, str]:
 
 
 def _text_of_file(facts: FileFacts) -> Text:
-    text = facts.untold.text
-    return Text(text, texts_of_parts(text, facts.looked.parts))
+    text = facts.untracked_source.text
+    return Text(text, texts_of_parts(text, facts.looked.parts_in_order))
 
 
 def _search_matches(question: Question, data: bytes | None) -> bool:
@@ -138,7 +138,7 @@ def _changed_import_graph(
     before: ImportGraph, after: Project, texts: dict[Path, bytes], moved: bool
 ) -> ImportGraph | None:
     """The imports as they are now; None where they are the same. `moved` says that files came or went."""
-    new = {str(path): imports_of(data) for path, data in texts.items()}
+    new = {str(path): parse_imports(data) for path, data in texts.items()}
     if not moved and all(before.imports.get(name) == found for name, found in new.items()):
         return None
     imports = dict(_imports_of_files(before, after, new))

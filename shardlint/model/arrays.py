@@ -1,8 +1,9 @@
 """Arrays as values: their shape, and over which axes of which mesh each dimension is split, as far as the text tells.
 
-`Arrays.of` is the question. What is placed (`device_put`, a constraint, a jit's `out_shardings`) is followed through
-names, attributes, calls, arithmetic, transposes, reductions and contractions. A dimension of which nothing is told is
-None. `Arrays.contraction` says of a matmul or einsum which dimensions meet which axes, and what has to be moved.
+`Arrays.evaluate_array` is the question. What is placed (`device_put`, a constraint, a jit's `out_shardings`) is
+followed through names, attributes, calls, arithmetic, transposes, reductions and contractions. A dimension of which
+nothing is told is None. `Arrays.describe_contraction` says of a matmul or einsum which dimensions meet which axes, and
+what has to be moved.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Placement:
     axes: tuple[Axes, ...]
     place: Place
 
-    def split(self, dimension: int) -> Axes:
+    def axes_of_dimension(self, dimension: int) -> Axes:
         """The axes that split a dimension; the dimensions a spec does not name are whole."""
         return self.axes[dimension] if dimension < len(self.axes) else ()
 
@@ -81,7 +82,7 @@ class Label:
     right: Axes
 
     @property
-    def parallelism(self) -> str:
+    def parallelism_kind(self) -> str:
         """Return the kind of parallelism of the axes on this dimension."""
         if self.role == "contracted":
             return "row parallel" if self.left and self.left == self.right else "FSDP" if self.right else ""
@@ -104,7 +105,7 @@ class Arrays:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
 
-    def of(self, place: Place, environment: Environment | None = None) -> Array:
+    def evaluate_array(self, place: Place, environment: Environment | None = None) -> Array:
         """Return the array that an expression makes."""
         env = environment or self.evaluator.environment(place)
         return Array(shape_of(self.evaluator, place, env), self._find_placement(place, env, 0))
@@ -152,13 +153,13 @@ class Arrays:
         self, place: Place, node: ast.Call, env: Environment | None, depth: int
     ) -> Placement | None:
         callee = self.evaluator.value(Place(place.file, node.func), env)
-        arguments = self.evaluator.arguments(place, env)
+        arguments = self.evaluator.read_arguments(place, env)
         first = arguments.positional[0] if arguments.positional else None
         if isinstance(callee, Transformed) and callee.api.name in JIT_WRAPPERS:
             return self._placement_of_jit_result(callee, place)
         if isinstance(callee, Api):
             if callee.name in _PLACING:
-                target = arguments.get(_PLACING[callee.name], api.SIGNATURES.get(callee.name, ()))
+                target = arguments.argument_for(_PLACING[callee.name], api.SIGNATURES.get(callee.name, ()))
                 return (
                     self._placement_of_target(self.evaluator.value(target, env), place)
                     if target is not None
@@ -201,7 +202,7 @@ class Arrays:
         if inner is None or shape is None:
             return None
         return Placement(
-            inner.mesh, tuple(inner.split(one) for one in reversed(range(len(shape)))), inner.place
+            inner.mesh, tuple(inner.axes_of_dimension(one) for one in reversed(range(len(shape)))), inner.place
         )
 
     def _elementwise_placement(
@@ -235,7 +236,7 @@ class Arrays:
         if not isinstance(value, Constant) or not isinstance(value.value, int):
             return None
         gone = value.value % len(shape) if shape else 0
-        kept = tuple(inner.split(one) for one in range(len(shape)) if one != gone)
+        kept = tuple(inner.axes_of_dimension(one) for one in range(len(shape)) if one != gone)
         return Placement(inner.mesh, kept, inner.place)
 
     def _product_placement(self, place: Place, env: Environment | None, depth: int) -> Placement | None:
@@ -252,7 +253,7 @@ class Arrays:
 
     # contractions
 
-    def contraction(self, place: Place, environment: Environment | None = None) -> Contraction | None:
+    def describe_contraction(self, place: Place, environment: Environment | None = None) -> Contraction | None:
         """The dimensions of a matmul or einsum, and what has to be moved; None where an operand is not known."""
         found = self._read_operands(place, environment or self.evaluator.environment(place), 0)
         if found is None:
@@ -279,7 +280,7 @@ class Arrays:
             size: int | None = None
             for side, (letters, (shape, placement)) in enumerate(zip(inputs, known, strict=True)):
                 if name in letters and placement is not None:
-                    sides[side] = placement.split(letters.index(name))
+                    sides[side] = placement.axes_of_dimension(letters.index(name))
                     if shape is not None and len(shape) == len(letters):
                         size = size if size is not None else shape[letters.index(name)]
             labels.append(Label(name, size, _role_of_dimension(name, inputs, output), *sides))

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shardlint.model.ends import Ends
-from shardlint.model.held import classes
-from shardlint.model.reach import readers
+from shardlint.model.held import find_classes
+from shardlint.model.reach import find_binding_reads
 from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.enclosing import block_of
+from shardlint.syntax.enclosing import enclosing_block
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -30,12 +30,12 @@ class Asked:
     statement: ast.If | ast.While
 
     @property
-    def test(self) -> Place:
+    def whole_test(self) -> Place:
         """The whole condition."""
         return Place(self.file, self.statement.test)
 
 
-def asked(program: Program, place: Place, depth: int = 0) -> Iterator[Asked]:
+def find_controlled_statements(program: Program, place: Place, depth: int = 0) -> Iterator[Asked]:
     """The statements that the truth of an expression decides: where it stands, is read by its name, or returned."""
     file, inner = place.file, place.node
     if depth > _DEPTH:
@@ -48,13 +48,13 @@ def asked(program: Program, place: Place, depth: int = 0) -> Iterator[Asked]:
         case ast.If() | ast.While() if outer.test is inner:
             yield Asked(file, outer)
         case ast.NamedExpr(target=target):
-            yield from asked(program, Place(file, outer), depth + 1)
+            yield from find_controlled_statements(program, Place(file, outer), depth + 1)
             yield from _control_uses_of_reads(program, file, target, depth)
         case ast.Assign(targets=[ast.Name() as target]) | ast.AnnAssign(target=ast.Name() as target):
             yield from _control_uses_of_reads(program, file, target, depth)
         case ast.Return() | ast.Lambda():
-            for use in results(program, file, outer):
-                yield from asked(program, use, depth + 1)
+            for use in find_result_uses(program, file, outer):
+                yield from find_controlled_statements(program, use, depth + 1)
 
 
 def _says_the_same(outer: ast.AST | None, inner: ast.AST) -> bool:
@@ -64,20 +64,20 @@ def _says_the_same(outer: ast.AST | None, inner: ast.AST) -> bool:
 def _control_uses_of_reads(
     program: Program, file: FileFacts, target: ast.Name, depth: int
 ) -> Iterator[Asked]:
-    for use, _ in readers(file, target):
-        yield from asked(program, Place(file, use), depth + 1)
+    for use, _ in find_binding_reads(file, target):
+        yield from find_controlled_statements(program, Place(file, use), depth + 1)
 
 
-def results(program: Program, file: FileFacts, outer: ast.AST) -> Iterator[Place]:
+def find_result_uses(program: Program, file: FileFacts, outer: ast.AST) -> Iterator[Place]:
     """Where the calls in sight of the function around a `return` give what it returns; or a property is read."""
     if isinstance(outer, ast.Lambda):
         yield from _calls_as_expressions(program.flow.ends(file, outer))
         return
-    function = file.home(outer).function()
+    function = file.evaluation_scope(outer).enclosing_function()
     node = function.node if function is not None else None
     if function is None or not isinstance(node, ast.FunctionDef):
         return
-    if any("property" in file.text(one) for one in node.decorator_list):
+    if any("property" in file.source_text(one) for one in node.decorator_list):
         owner = function.parent.node if function.parent is not None else None
         if isinstance(owner, ast.ClassDef):
             yield from _attribute_reads(program, file, owner, node.name)
@@ -86,19 +86,19 @@ def results(program: Program, file: FileFacts, outer: ast.AST) -> Iterator[Place
 
 
 def _calls_as_expressions(ends: Ends) -> Iterator[Place]:
-    return (place for place in ends.called(_CALLS) if isinstance(place.node, ast.expr))
+    return (place for place in ends.direct_calls(_CALLS) if isinstance(place.node, ast.expr))
 
 
 def _attribute_reads(program: Program, file: FileFacts, owner: ast.ClassDef, name: str) -> Iterator[Place]:
     """Where an attribute of the objects of a class is read: in the class, and where its file is imported."""
     for one in (file, *(other for other in program.together(file) if other is not file)):
-        for mention in one.mentions(name):
+        for mention in one.find_mentions(name):
             if isinstance(mention, ast.Attribute) and isinstance(mention.ctx, ast.Load):
-                if any(cls.place.node is owner for cls in classes(program, Place(one, mention.value))):
+                if any(cls.place.node is owner for cls in find_classes(program, Place(one, mention.value))):
                     yield Place(one, mention)
 
 
-def decides(found: Asked) -> Iterator[tuple[list[ast.stmt], bool]]:
+def controlled_blocks(found: Asked) -> Iterator[tuple[list[ast.stmt], bool]]:
     """The statements that run only for one of the answers; and whether they are a loop that the answer ends."""
     file, statement = found.file, found.statement
     yield [*statement.body, *statement.orelse], isinstance(statement, ast.While)
@@ -118,7 +118,7 @@ def _blocks_skipped(
     """
     inner: ast.stmt = statement
     while True:
-        block = block_of(file, inner)
+        block = enclosing_block(file, inner)
         rest = block[block.index(inner) + 1 :]
         if rest:
             yield rest, False

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from shardlint.syntax.edited import file_of
+from shardlint.syntax.edited import noted_file
 
 Need = Path | tuple[str, ...]
 """A file, or a question: its kind and what is asked."""
@@ -15,9 +15,9 @@ Need = Path | tuple[str, ...]
 _MOST_BITS = 1 << 29
 
 
-def found_by(need: Need) -> str:
+def lookup_key(need: Need) -> str:
     """Return the key to find a need by: the path of the file it was noted of, or its kind."""
-    return file_of(need) or need[0]  # type: ignore[index]
+    return noted_file(need) or need[0]  # type: ignore[index]
 
 
 class Bits:
@@ -41,28 +41,28 @@ class Bits:
     def __iter__(self) -> Iterator[Need]:
         return iter(self._at)
 
-    def bit(self, need: Need) -> int:
+    def bit_of_need(self, need: Need) -> int:
         """The bit of a need, as a number."""
         return 1 << self._at.setdefault(need, len(self._at))
 
-    def find(self, need: Need) -> int | None:
+    def number_of_need(self, need: Need) -> int | None:
         """The place of a need, if it has one."""
         return self._at.get(need)
 
-    def by(self, name: str) -> list[tuple[int, Need]]:
+    def needs_by_key(self, name: str) -> list[tuple[int, Need]]:
         """The places of what was noted of a file, by its path, or of the questions of a kind."""
         for place, need in enumerate(islice(self._at, self._indexed, None), self._indexed):
-            self._found_by.setdefault(found_by(need), []).append((place, need))
+            self._found_by.setdefault(lookup_key(need), []).append((place, need))
         self._indexed = len(self._at)
         return self._found_by.get(name, [])
 
-    def settled(self) -> tuple[Need, ...]:
+    def positioned_needs(self) -> tuple[Need, ...]:
         """All that have a place now: the same object as before, where none came."""
         if len(self._at) != len(self.needed):
             self.needed = tuple(self._at)
         return self.needed
 
-    def told(self, needs: object, numbering: int) -> dict[int, int]:
+    def expanded_set_cache(self, needs: object, numbering: int) -> dict[int, int]:
         """Return a cache of the expanded sets of needs, by their numbers, which callers fill. It is valid for one
         numbering.
         """

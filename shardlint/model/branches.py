@@ -13,8 +13,8 @@ from typing import Literal
 
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.taken import asks_for_shape, truth_of_test
-from shardlint.model.path_tests import MOST_TESTS, tests_to
-from shardlint.model.reach import lookup
+from shardlint.model.path_tests import MOST_TESTS, tests_on_path
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -48,7 +48,7 @@ class Condition:
     wanted: bool
     constant: object = None
 
-    def met(self, value: Value) -> bool | None:
+    def is_met_by(self, value: Value) -> bool | None:
         """Return whether a value meets it; None where the text does not tell."""
         found = {self._truth_of_value(option) for option in options(value)}
         answer = found.pop() if len(found) == 1 else None
@@ -71,7 +71,7 @@ def find_conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Co
     if not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
         return ()
     found: list[Condition] = []
-    for test, wanted in islice(tests_to(file, node, function.node), MOST_TESTS):
+    for test, wanted in islice(tests_on_path(file, node, function.node), MOST_TESTS):
         found += _find_conditions(file, function, test, wanted)
     return tuple(dict.fromkeys(found))
 
@@ -81,7 +81,7 @@ def is_ruled_out(evaluator: Evaluator, file: FileFacts, node: ast.AST) -> bool:
 
     A test of neither is no answer: a flag of a module may be set anew.
     """
-    for test, wanted in islice(tests_to(file, node), MOST_TESTS):
+    for test, wanted in islice(tests_on_path(file, node), MOST_TESTS):
         env = evaluator.environment(Place(file, node))
         asked = env.asked if env is not None else 0
         told = truth_of_test(evaluator, file, test, env)
@@ -113,16 +113,16 @@ def _find_conditions(file: FileFacts, function: Scope, test: ast.expr, wanted: b
 
 def _is_parameter(file: FileFacts, function: Scope, use: ast.Name) -> bool:
     """Return whether a name is an unchanged parameter of the function."""
-    return file.remembered("parameter of", use, lambda: _taken_by(file, use)) is function
+    return file.remember_for_node("parameter of", use, lambda: _parameter_owner(file, use)) is function
 
 
-def _taken_by(file: FileFacts, use: ast.Name) -> Scope | None:
+def _parameter_owner(file: FileFacts, use: ast.Name) -> Scope | None:
     """The function that a name is a parameter of, as it was given."""
-    bindings, owner = lookup(file, use, use.id)
+    bindings, owner = lookup_bindings(file, use, use.id)
     return owner if bindings and all(one.kind == "param" for one in bindings) else None
 
 
-def comes_to(
+def may_meet_conditions(
     evaluator: Evaluator, file: FileFacts, function: Scope, asked: tuple[Condition, ...], call: Place
 ) -> bool | None:
     """Return whether a call of a function may meet conditions on its parameters; None if one that must be None is
@@ -133,11 +133,11 @@ def comes_to(
     owner = function.parent
     cls = ClassValue(Place(file, owner.node)) if owner is not None and owner.kind == "class" else None
     called = Function(Place(file, function.node), cls is not None, cls)
-    arguments = evaluator.arguments(call)
+    arguments = evaluator.read_arguments(call)
     doubtful = False
     for condition in asked:
-        value = evaluator.parameter(called, arguments, condition.name)
-        met = condition.met(value) if value is not None else None
+        value = evaluator.bind_parameter(called, arguments, condition.name)
+        met = condition.is_met_by(value) if value is not None else None
         if met is False:
             return False
         doubtful = doubtful or (met is None and condition.asks == "none" and condition.wanted)
@@ -165,10 +165,10 @@ def _parameter_is_none(parameter: Parameter) -> bool | None:
     annotation = node.annotation if isinstance(node, ast.arg) else None
     if annotation is None:
         return None
-    text = parameter.place.file.text(annotation)
+    text = parameter.place.file.source_text(annotation)
     if any(word in text for word in _OPTIONAL):
         return None
-    home = parameter.place.file.home(node).node
+    home = parameter.place.file.evaluation_scope(node).node
     args = home.args if isinstance(home, ast.FunctionDef | ast.AsyncFunctionDef) else None
     if args is None:
         return None

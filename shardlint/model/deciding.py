@@ -7,8 +7,8 @@ from collections.abc import Callable
 from itertools import islice
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.path_tests import MOST_TESTS, tests_to
-from shardlint.model.reach import assigned_once
+from shardlint.model.path_tests import MOST_TESTS, tests_on_path
+from shardlint.model.reach import sole_assigned_value
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.syntax import FileFacts
 
@@ -59,7 +59,7 @@ def tracers_leave_before(evaluator: Evaluator, file: FileFacts, node: ast.AST, f
     """Return whether a test in a function lets no tracer come to a node: `if isinstance(x, Tracer): return x`."""
     return any(
         deciding_part(evaluator, Place(file, test), not wanted, _is_passed_by_tracers) is not None
-        for test, wanted in islice(tests_to(file, node, function), MOST_TESTS)
+        for test, wanted in islice(tests_on_path(file, node, function), MOST_TESTS)
     )
 
 
@@ -78,7 +78,7 @@ def _find_definition(evaluator: Evaluator, place: Place) -> Place | None:
     """The expression that a name is assigned once, or that a called function of the project returns."""
     file, node = place.file, place.node
     if isinstance(node, ast.Name):
-        value = assigned_once(file, node)
+        value = sole_assigned_value(file, node)
         return Place(file, value) if value is not None else None
     functions = options(evaluator.value(Place(file, node.func))) if isinstance(node, ast.Call) else ()
     if len(functions) != 1 or not isinstance(functions[0], Function):
@@ -86,5 +86,5 @@ def _find_definition(evaluator: Evaluator, place: Place) -> Place | None:
     inside, function = functions[0].place.file, functions[0].node
     if isinstance(function, ast.Lambda):
         return None
-    returns = inside.walked(inside.scope(function)).returns
+    returns = inside.walk_scope(inside.scope(function)).returns
     return Place(inside, returns[0].value) if len(returns) == 1 and returns[0].value is not None else None

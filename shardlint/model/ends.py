@@ -45,7 +45,7 @@ class End:
     """The definition that it is a decorator of, where it escaped as one."""
 
     @property
-    def staged(self) -> bool:
+    def is_staged(self) -> bool:
         """True if the function runs traced, however it is called from here."""
         return any(wrapper.effect == "staged" for wrapper in self.wrappers)
 
@@ -62,7 +62,7 @@ class Ends:
     every: bool = False
     _met: set[Hashable] = field(default_factory=set, repr=False)
 
-    def first(self, way: Hashable) -> bool:
+    def is_first_visit(self, way: Hashable) -> bool:
         """Return whether a path to follow is met for the first time. Functions may be passed to each other in
         cycles.
         """
@@ -71,7 +71,7 @@ class Ends:
         self._met.add(way)
         return True
 
-    def too_deep(self) -> None:
+    def note_cut_path(self) -> None:
         """One way was not followed to its end. Of those that are looked for in sight, it is one fewer."""
         self.cut = self.cut or not self.every
 
@@ -81,21 +81,23 @@ class Ends:
         return not self.cut and not any(end.kind == "escaped" for end in self.found)
 
     @property
-    def lost(self) -> bool:
+    def may_have_unseen_calls(self) -> bool:
         """True if there may be calls, not through a staging transform, that we do not see."""
-        return self.cut or any(end.kind == "escaped" and not end.staged for end in self.found)
+        return self.cut or any(end.kind == "escaped" and not end.is_staged for end in self.found)
 
-    def called(self, most: int | None = None) -> list[Place]:
+    def direct_calls(self, most: int | None = None) -> list[Place]:
         """Where the function itself is called, through no transform, among the first `most` of its ends."""
         return [end.place for end in self.found[:most] if end.kind == "called" and not end.wrappers]
 
-    def stops(self, wrappers: tuple[Wrapper, ...]) -> bool:
+    def is_following_useless(self, wrappers: tuple[Wrapper, ...]) -> bool:
         """Return whether following a function further, through these wrappers, cannot prove anything more."""
         if self.every:
             return self.cut
-        return self.lost or (not self.complete and any(wrapper.effect == "staged" for wrapper in wrappers))
+        return self.may_have_unseen_calls or (
+            not self.complete and any(wrapper.effect == "staged" for wrapper in wrappers)
+        )
 
-    def add(self, end: End) -> None:
+    def add_end(self, end: End) -> None:
         """Record an end."""
         if len(self.found) < _MOST:
             self.found.append(end)

@@ -13,9 +13,9 @@ from shardlint.model import api
 from shardlint.model.ends import RULE, End, Ends, Wrapper
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.needs import Memo
-from shardlint.model.passed import becomes, is_function_argument, kept_as, transform_of
+from shardlint.model.passed import is_function_argument, receiving_parameters, storing_attribute, transform_of
 from shardlint.model.project import Project
-from shardlint.model.reach import lookup, may_refer
+from shardlint.model.reach import lookup_bindings, may_refer
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -31,7 +31,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _DEPTH = 12
 _MODULES = ("flax.linen.Module", "flax.nnx.Module", "equinox.Module")
@@ -78,15 +78,15 @@ class Flow:
         if node in known:
             return known[node]
         ends = Ends(every=every)
-        known.begin(node, ends)
+        known.begin_answer(node, ends)
 
-        def whole() -> Ends:
+        def find_all_ends() -> Ends:
             follow(ends)
             return ends
 
-        return known.make(node, whole)
+        return known.make_answer(node, find_all_ends)
 
-    def class_ends(self, file: FileFacts, node: ast.ClassDef) -> Ends:
+    def find_class_calls(self, file: FileFacts, node: ast.ClassDef) -> Ends:
         """Where a class is called, that is, its instances are made."""
         return self._find_ends(node, lambda ends: self._follow_class(file, node, ends))
 
@@ -98,7 +98,7 @@ class Flow:
 
     def _follow_class(self, file: FileFacts, node: ast.ClassDef, ends: Ends) -> None:
         for decorator in node.decorator_list:
-            ends.add(End("escaped", Place(file, decorator), (), "a class decorator may call it"))
+            ends.add_end(End("escaped", Place(file, decorator), (), "a class decorator may call it"))
         self._follow_name(file, node, node.name, (), ends, 0)
 
     def calls(self, place: Place, every: bool = False) -> Ends:
@@ -127,17 +127,17 @@ class Flow:
             if wrapper is not None:
                 wrappers += (wrapper,)
                 if wrapper.effect == "staged":
-                    ends.add(End("wrapped", place, wrappers))
+                    ends.add_end(End("wrapped", place, wrappers))
             elif ruled is not None:  # it returns the function
                 self._follow_rule(place, ruled, wrappers, ends)
-            elif isinstance(value := self.evaluator.value(place), Function) and value.positional:
+            elif isinstance(value := self.evaluator.value(place), Function) and value.positional_parameters:
                 # The name is what the decorator returns; the function itself is known to the decorator alone.
                 for through in self._follow_into_decorator(place, value, wrappers, ends):
                     self._follow_decorators(file, node, decorators[:index], through, ends, depth + 1)
                 return
             else:
-                ends.add(End("escaped", place, wrappers, f"the decorator {place.text()} may call it"))
-        scope = file.home(node)
+                ends.add_end(End("escaped", place, wrappers, f"the decorator {place.source_text()} may call it"))
+        scope = file.evaluation_scope(node)
         if scope.kind == "class":
             self._follow_method(file, node, ClassValue(Place(file, scope.node)), wrappers, ends)
         else:
@@ -158,21 +158,25 @@ class Flow:
             parameter, lambda found: self._follow_name(file, parameter, name, (), found, 1), ends.every
         )
         ends.cut = ends.cut or inside.cut
-        results = options(self.evaluator.calls.decorated(value, Unknown("the decorated function"), decorator))
+        results = options(self.evaluator.calls.evaluate_decoration(value, Unknown("the decorated function"), decorator))
         behind: list[tuple[Wrapper, ...]] = []
         for end in inside.found:
-            home = end.place.file.home(end.place.node).function()
-            if end.kind != "called" or end.staged or home is None or home.node is value.node:
-                ends.add(End(end.kind, end.place, (*wrappers, *end.wrappers), end.why))
+            home = end.place.file.evaluation_scope(end.place.node).enclosing_function()
+            if end.kind != "called" or end.is_staged or home is None or home.node is value.node:
+                ends.add_end(End(end.kind, end.place, (*wrappers, *end.wrappers), end.why))
                 continue
             layers = [_decorator_wrappers(one, home.node, decorator) for one in results]
             known = [(*wrappers, *end.wrappers, *layer) for layer in layers if layer is not None]
             staged = [any(one.effect == "staged" for one in through) for through in known]
             if len(known) < len(layers) or (len(known) > 1 and not all(staged)):
-                ends.add(End("escaped", decorator, wrappers, f"the decorator {decorator.text()} may call it"))
+                ends.add_end(
+                    End(
+                        "escaped", decorator, wrappers, f"the decorator {decorator.source_text()} may call it"
+                    )
+                )
             elif all(staged):
                 for through in known:
-                    ends.add(End("wrapped", through[-1].place, through))
+                    ends.add_end(End("wrapped", through[-1].place, through))
             else:
                 behind += known
         return list(dict.fromkeys(behind))
@@ -191,22 +195,22 @@ class Flow:
         """A rule of a function runs where the function does."""
         inner = ruled.inner
         assert isinstance(inner, Function) and isinstance(method.node, ast.Attribute)
-        rule = Wrapper("transparent", method.file.text(method.node.value), method, RULE)
+        rule = Wrapper("transparent", method.file.source_text(method.node.value), method, RULE)
         made = self.calls(inner.place, ends.every) if isinstance(inner.node, ast.Lambda) else (
             self.in_sight if ends.every else self.ends
         )(inner.place.file, inner.node)  # fmt: skip
         ends.cut = ends.cut or made.cut
         for end in made.found:
             if any(one.api == ruled.api.name for one in end.wrappers):
-                ends.add(End(end.kind, end.place, (*wrappers, rule, *end.wrappers), end.why))
+                ends.add_end(End(end.kind, end.place, (*wrappers, rule, *end.wrappers), end.why))
 
     def _wrapper_of_decorator(self, place: Place) -> Wrapper | None:
-        made = self.evaluator.decorated(place, Unknown("the decorated function"))
+        made = self.evaluator.apply_decorator(place, Unknown("the decorated function"))
         name = made.api.name if isinstance(made, Transformed) else ""
         transform = api.TRANSFORMS.get(name)
         if transform is None:
             return None
-        return Wrapper(transform.effect, spelled_transform(place), place, "decorated with", name)
+        return Wrapper(transform.effect, transform_as_written(place), place, "decorated with", name)
 
     # following a name
 
@@ -220,12 +224,12 @@ class Flow:
         depth: int,
     ) -> None:
         """Uses of a name bound by `binder`, in its own file and, for a module's name, in its importers."""
-        scope = file.home(binder)
+        scope = file.evaluation_scope(binder)
         self._follow_reads(file, binder, name, wrappers, ends, depth)
         if scope.kind == "module":
             self._follow_importers(file, name, wrappers, ends, depth)
         elif scope.kind == "class":
-            ends.add(End("escaped", Place(file, binder), wrappers, "a class attribute"))
+            ends.add_end(End("escaped", Place(file, binder), wrappers, "a class attribute"))
 
     def _follow_reads(
         self,
@@ -236,9 +240,9 @@ class Flow:
         ends: Ends,
         depth: int,
     ) -> None:
-        home = file.home(binder)
+        home = file.evaluation_scope(binder)
         local = home.kind in ("function", "lambda") and name not in home.outer_names
-        for node in file.mentions_in(home, name) if local else file.mentions(name):
+        for node in file.mentions_in(home, name) if local else file.find_mentions(name):
             if (
                 isinstance(node, ast.Name)
                 and isinstance(node.ctx, ast.Load)
@@ -251,7 +255,7 @@ class Flow:
     ) -> bool:
         if not may_refer(file, use, name, binder):
             return False
-        bindings, _ = lookup(file, use, name)
+        bindings, _ = lookup_bindings(file, use, name)
         if any(binding.kind == "more" for binding in bindings):
             ends.cut = True
         return any(binding.node is binder for binding in bindings)
@@ -259,29 +263,29 @@ class Flow:
     def _follow_importers(
         self, file: FileFacts, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
-        if ends.stops(wrappers):
+        if ends.is_following_useless(wrappers):
             return  # it may have callers we cannot see, so reading more files would prove nothing
         if depth > _DEPTH:
-            ends.too_deep()
+            ends.note_cut_path()
             return
-        for other in self.project.importing(file.path, name):
+        for other in self.project.files_importing(file.path, name):
             if other is None:
                 ends.cut = True
-            if other is None or ends.stops(wrappers):
+            if other is None or ends.is_following_useless(wrappers):
                 return
             starred = self._imports_all(other, file)
             if starred and other.path.name == "__init__.py":
-                ends.add(End("escaped", Place(other, other.tree), wrappers, "exported by its package"))
+                ends.add_end(End("escaped", Place(other, other.tree), wrappers, "exported by its package"))
             passed_on = starred and not other.bindings(other.module, name)
-            if passed_on and ends.first((other.path, name, tuple(one.effect for one in wrappers))):
+            if passed_on and ends.is_first_visit((other.path, name, tuple(one.effect for one in wrappers))):
                 self._follow_importers(other, name, wrappers, ends, depth + 1)
-            for node in other.mentions(name):
-                if isinstance(node, ast.Name) and starred and lookup(other, node, name)[1] is None:
+            for node in other.find_mentions(name):
+                if isinstance(node, ast.Name) and starred and lookup_bindings(other, node, name)[1] is None:
                     self._follow_expression(Place(other, node), wrappers, ends, depth + 1)
                 elif isinstance(node, ast.alias):
                     if self._imports_name_of(other, node, file, name):
                         if other.path.name == "__init__.py":
-                            ends.add(End("escaped", Place(other, node), wrappers, "exported by its package"))
+                            ends.add_end(End("escaped", Place(other, node), wrappers, "exported by its package"))
                         self._follow_name(other, node, node.asname or node.name, wrappers, ends, depth + 1)
                 elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                     base = self.evaluator.value(Place(other, node.value))
@@ -293,7 +297,7 @@ class Flow:
         for binding in other.bindings(other.module, "*"):
             statement = other.parent(binding.node)
             if isinstance(statement, ast.ImportFrom):
-                module = self.evaluator.imported(other, statement)
+                module = self.evaluator.imported_module(other, statement)
                 if isinstance(module, ModuleValue) and module.file.path == file.path:
                     return True
         return False
@@ -302,7 +306,7 @@ class Flow:
         statement = other.parent(alias)
         if not isinstance(statement, ast.ImportFrom) or alias.name != name:
             return False
-        module = self.evaluator.imported(other, statement)
+        module = self.evaluator.imported_module(other, statement)
         return isinstance(module, ModuleValue) and module.file.path == file.path
 
     # following a method
@@ -321,7 +325,7 @@ class Flow:
         if node.name.startswith("__") and node.name.endswith("__"):
             if node.name == "__call__":
                 self._follow_instances(cls, wrappers, ends)
-            ends.add(End("escaped", Place(file, node), wrappers, f"Python calls {node.name} itself"))
+            ends.add_end(End("escaped", Place(file, node), wrappers, f"Python calls {node.name} itself"))
             return
         self._follow_reads(
             file, node, node.name, wrappers, ends, 0
@@ -330,18 +334,18 @@ class Flow:
 
     def _is_module(self, cls: ClassValue) -> bool:
         """Return whether a class is a Module of a library, whose instances are made and called visibly."""
-        return any(isinstance(base, Api) and base.name in _MODULES for base in self.evaluator.bases(cls))
+        return any(isinstance(base, Api) and base.name in _MODULES for base in self.evaluator.list_bases(cls))
 
     def _follow_instances(self, cls: ClassValue, wrappers: tuple[Wrapper, ...], ends: Ends) -> None:
         """Calls of the instances of a Module: of what its own calls make."""
-        made = (self.in_sight if ends.every else self.class_ends)(cls.place.file, cls.node)
+        made = (self.in_sight if ends.every else self.find_class_calls)(cls.place.file, cls.node)
         if made.cut or not made.found:
             ends.cut = True
         for end in made.found:
             if end.kind == "called" and not end.wrappers:
                 self._follow_expression(end.place, wrappers, ends, 1)
             else:
-                ends.add(End("escaped", end.place, wrappers, "made somewhere out of sight"))
+                ends.add_end(End("escaped", end.place, wrappers, "made somewhere out of sight"))
 
     def _follow_attribute(
         self,
@@ -354,21 +358,21 @@ class Flow:
     ) -> None:
         """Uses of an attribute of the instances of a class; a receiver of unknown type may be one of them."""
         if depth > _DEPTH:
-            ends.too_deep()
+            ends.note_cut_path()
             return
-        for other in self.project.with_attribute(file, name):
+        for other in self.project.files_with_attribute(file, name):
             if other is None:
                 ends.cut = True
-            if other is None or ends.stops(wrappers):
+            if other is None or ends.is_following_useless(wrappers):
                 return
-            for node in other.mentions(name):
+            for node in other.find_mentions(name):
                 if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                     continue
                 related = self._is_instance_receiver(other, node, cls, ends.every)
                 if related is True:
                     self._follow_expression(Place(other, node), wrappers, ends, depth + 1)
                 elif related is None:
-                    ends.add(End("escaped", Place(other, node), wrappers, f"{other.text(node)} may be it"))
+                    ends.add_end(End("escaped", Place(other, node), wrappers, f"{other.source_text(node)} may be it"))
 
     def _is_instance_receiver(
         self, file: FileFacts, node: ast.Attribute, cls: ClassValue, every: bool
@@ -377,7 +381,7 @@ class Flow:
         answer: bool | None = False
         receivers = options(self.evaluator.value(Place(file, node.value)))
         if every:
-            receivers = tuple(given for option in receivers for given in self._in_sight(option))
+            receivers = tuple(given for option in receivers for given in self._visible_values(option))
         for option in receivers:
             found: ClassValue | None = None
             if isinstance(option, CallResult) and isinstance(option.by, ClassValue):
@@ -385,7 +389,7 @@ class Flow:
             elif isinstance(option, ClassValue):
                 found = option
             if found is not None:
-                if cls in self.evaluator.lineage(found) or found in self.evaluator.lineage(cls):
+                if cls in self.evaluator.project_ancestors(found) or found in self.evaluator.project_ancestors(cls):
                     return True
             elif isinstance(option, CallResult) and option.api.startswith(_OF_OTHERS):
                 continue
@@ -393,48 +397,48 @@ class Flow:
                 answer = None
         return answer
 
-    def _in_sight(self, value: Value) -> tuple[Value, ...]:
+    def _visible_values(self, value: Value) -> tuple[Value, ...]:
         """Return the values of a parameter in the visible calls, and any other value as it is."""
         if not isinstance(value, Parameter):
             return (value,)
         from shardlint.model.evaluator.callers import Callers  # it follows parameters by this flow
 
-        given = Callers(self.evaluator, self).seen(value)
+        given = Callers(self.evaluator, self).visible_argument_values(value)
         return tuple(one for way in given for one in options(way)) or (value,)
 
     # following an expression that is the function
 
     def _follow_expression(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
         if depth > _DEPTH:
-            ends.too_deep()
+            ends.note_cut_path()
             return
         file, node = place.file, place.node
         parent = file.parent(node)
-        if wrappers and wrappers[-1].effect == "held" and self._taken_out(place, wrappers, ends, depth):
+        if wrappers and wrappers[-1].effect == "held" and self._follow_extracted(place, wrappers, ends, depth):
             return
-        if _in_annotation(file, node):
+        if _is_in_annotation(file, node):
             return
         match parent:
             case ast.Call() if parent.func is node:
-                ends.add(End("called", Place(file, parent), wrappers))
+                ends.add_end(End("called", Place(file, parent), wrappers))
             case ast.Call():
-                self._argument(place, parent, wrappers, ends, depth)
+                self._follow_argument(place, parent, wrappers, ends, depth)
             case ast.keyword():
                 call = file.parent(parent)
                 if isinstance(call, ast.Call):
-                    self._argument(place, call, wrappers, ends, depth)
+                    self._follow_argument(place, call, wrappers, ends, depth)
                 else:
-                    ends.add(End("escaped", place, wrappers, "a class keyword"))
+                    ends.add_end(End("escaped", place, wrappers, "a class keyword"))
             case ast.List() | ast.Tuple() if isinstance(file.parent(parent), ast.Call | ast.keyword):
                 self._follow_expression(
                     Place(file, parent), wrappers, ends, depth + 1
                 )  # lax.switch(i, [f, g])
             case ast.List(elts=held) | ast.Tuple(elts=held) | ast.Dict(values=held) if node in held:
                 key = parent.keys[held.index(node)] if isinstance(parent, ast.Dict) else None
-                inside, before = Wrapper("held", file.text(node), Place(file, key or node)), len(ends.found)
+                inside, before = Wrapper("held", file.source_text(node), Place(file, key or node)), len(ends.found)
                 self._follow_expression(Place(file, parent), (*wrappers, inside), ends, depth + 1)
                 if len(ends.found) == before:  # nothing in sight takes it out
-                    ends.add(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
+                    ends.add_end(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
             case ast.Assign():
                 for target in parent.targets:
                     self._follow_assigned(file, target, wrappers, ends, depth)
@@ -446,25 +450,25 @@ class Flow:
             case ast.IfExp():
                 self._follow_expression(Place(file, parent), wrappers, ends, depth + 1)
             case ast.Attribute():
-                self._through_attribute(place, parent, wrappers, ends, depth)
+                self._follow_through_attribute(place, parent, wrappers, ends, depth)
             case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
                 decorated = Place(file, parent) if node in getattr(parent, "decorator_list", ()) else None
-                ends.add(End("escaped", place, wrappers, "used as a decorator", decorated))
+                ends.add_end(End("escaped", place, wrappers, "used as a decorator", decorated))
             case ast.Expr() | ast.Compare() | ast.Assert() | ast.Delete():
                 pass  # it is looked at, not called
             case ast.Return():
                 self._follow_returned(place, wrappers, ends, depth)
             case _:
-                ends.add(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
+                ends.add_end(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
 
-    def _taken_out(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> bool:
+    def _follow_extracted(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> bool:
         """Follow what is taken out of a dict, list or tuple that holds the function; False where the whole is used."""
         file, node = place.file, place.node
         parent = file.parent(node)
         rest = wrappers[:-1]
         call = file.parent(parent) if isinstance(parent, ast.Attribute) else parent
         if isinstance(parent, ast.Subscript) and parent.value is node:
-            if isinstance(parent.ctx, ast.Load) and not self._another_entry(file, parent, wrappers[-1]):
+            if isinstance(parent.ctx, ast.Load) and not self._is_other_entry(file, parent, wrappers[-1]):
                 one = not isinstance(parent.slice, ast.Slice)
                 self._follow_expression(Place(file, parent), rest if one else wrappers, ends, depth + 1)
             return True
@@ -478,16 +482,16 @@ class Flow:
             if parent.attr in _GIVE_ONE:
                 self._follow_expression(Place(file, call), rest, ends, depth + 1)
             elif parent.attr in _GIVE_ALL:
-                self._gone_over(Place(file, call), int(parent.attr == "items"), wrappers, ends, depth)
+                self._follow_loop_target(Place(file, call), int(parent.attr == "items"), wrappers, ends, depth)
             return parent.attr in (*_GIVE_ONE, *_GIVE_ALL, *_GIVE_NONE)
         if isinstance(parent, ast.Call) and node in parent.args and isinstance(parent.func, ast.Name):
             if parent.func.id in _GOING_OVER:
                 index = {"enumerate": 1, "zip": parent.args.index(node)}.get(parent.func.id, 0)
-                self._gone_over(place._replace(node=parent), index, wrappers, ends, depth)
+                self._follow_loop_target(place._replace(node=parent), index, wrappers, ends, depth)
                 return True
         return False
 
-    def _gone_over(
+    def _follow_loop_target(
         self, place: Place, index: int, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         """The target of a loop over entries, of which the function is the one at an index where they are tuples."""
@@ -512,7 +516,7 @@ class Flow:
         before = display.elts[: display.elts.index(element)]
         return None if any(isinstance(one, ast.Starred) for one in before) else len(before)
 
-    def _another_entry(self, file: FileFacts, taken: ast.Subscript, held: Wrapper) -> bool:
+    def _is_other_entry(self, file: FileFacts, taken: ast.Subscript, held: Wrapper) -> bool:
         """Return whether an entry of a dict or list is surely not the function, because its key is another one."""
         display, key = self._display_around(held), held.place.node
         own: Value = Constant(self._index_in_display(held))
@@ -530,16 +534,16 @@ class Flow:
     def _follow_returned(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
         """Follow the calls of a function that returns the value: `jax.grad(make_loss(spec))`."""
         file = place.file
-        maker = file.home(place.node)
+        maker = file.evaluation_scope(place.node)
         plain = isinstance(maker.node, ast.FunctionDef) and not maker.node.decorator_list
-        if not plain or any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk(maker.node)):
-            ends.add(End("escaped", place, wrappers, "returned"))
+        if not plain or any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk_nodes(maker.node)):
+            ends.add_end(End("escaped", place, wrappers, "returned"))
             return
         assert isinstance(maker.node, ast.FunctionDef)
         made = (self.in_sight if ends.every else self.ends)(file, maker.node)
         elsewhere = [end for end in made.found if end.decorated is None]
-        if Ends(elsewhere, made.cut).lost or not made.found:
-            ends.add(End("escaped", place, wrappers, "returned"))
+        if Ends(elsewhere, made.cut).may_have_unseen_calls or not made.found:
+            ends.add_end(End("escaped", place, wrappers, "returned"))
         for end in made.found:
             decorated = end.decorated.node if end.decorated is not None and not end.wrappers else None
             if isinstance(decorated, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -547,13 +551,13 @@ class Flow:
                 above = above[: above.index(end.place.node)]  # type: ignore[arg-type]
                 self._follow_decorators(end.place.file, decorated, above, wrappers, ends, depth + 1)
             elif end.decorated is not None:
-                ends.add(End("escaped", end.place, wrappers, "returned"))
+                ends.add_end(End("escaped", end.place, wrappers, "returned"))
             elif end.kind == "called" and not end.wrappers:
                 self._follow_expression(end.place, wrappers, ends, depth + 1)
             elif end.kind == "called":
-                ends.add(End("escaped", end.place, wrappers, "returned through a transform"))
+                ends.add_end(End("escaped", end.place, wrappers, "returned through a transform"))
 
-    def _through_attribute(
+    def _follow_through_attribute(
         self, place: Place, parent: ast.Attribute, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         file = place.file
@@ -573,23 +577,23 @@ class Flow:
             and call.func is parent
             and parent.attr in ("lower", "trace", "eval_shape", "__call__")
         ):
-            ends.add(End("called", Place(file, call), wrappers))
+            ends.add_end(End("called", Place(file, call), wrappers))
         elif parent.attr in _RUNS_A_MODULE:
             if self._has_its_own(file, parent):
                 return  # a method of the project's own class: what it calls is followed there
             if isinstance(call, ast.Call) and any(one.arg in (None, "method") for one in call.keywords):
-                ends.add(End("escaped", place, wrappers, "another method may be run"))
+                ends.add_end(End("escaped", place, wrappers, "another method may be run"))
             else:
                 self._follow_expression(Place(file, parent), wrappers, ends, depth + 1)
         elif parent.attr not in (*_RULES, "def_partition"):
-            ends.add(End("escaped", place, wrappers, f"its attribute {parent.attr} is used"))
+            ends.add_end(End("escaped", place, wrappers, f"its attribute {parent.attr} is used"))
 
     def _has_its_own(self, file: FileFacts, attribute: ast.Attribute) -> bool:
         """Return whether an object's class, or a base of it in the project, defines the method that is asked for."""
         found = self.evaluator.value(Place(file, attribute.value))
         if not isinstance(found, CallResult) or not isinstance(found.by, ClassValue):
             return False
-        lineage = self.evaluator.classes.lineage(found.by)
+        lineage = self.evaluator.classes.project_ancestors(found.by)
         return any(c.place.file.bindings(c.place.file.scope(c.node), attribute.attr) for c in lineage)
 
     def _follow_assigned(
@@ -609,9 +613,9 @@ class Flow:
             if isinstance(owner, CallResult) and isinstance(owner.by, ClassValue):
                 self._follow_attribute(file, target.attr, owner.by, wrappers, ends, depth + 1)
                 return
-        ends.add(End("escaped", Place(file, target), wrappers, f"stored in {file.text(target)}"))
+        ends.add_end(End("escaped", Place(file, target), wrappers, f"stored in {file.source_text(target)}"))
 
-    def _argument(
+    def _follow_argument(
         self, place: Place, call: ast.Call, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         file = place.file
@@ -633,28 +637,28 @@ class Flow:
             if name is not None and name.name in _LOOKING:
                 continue
             if transform is None or name is None:
-                ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
+                ends.add_end(End("escaped", place, wrappers, f"passed to {file.source_text(call.func)}"))
                 continue
             if not is_function_argument(call, place.node, transform):
-                if name.name == "functools.partial" and (bound := self._bound_to(place, call)) is not None:
+                if name.name == "functools.partial" and (bound := self._partial_transform(place, call)) is not None:
                     self._follow_expression(where, (*wrappers, bound), ends, depth + 1)
                 elif name.name == "functools.partial":
-                    ends.add(End("escaped", place, wrappers, "an argument bound by functools.partial"))
+                    ends.add_end(End("escaped", place, wrappers, "an argument bound by functools.partial"))
                 elif not name.name.startswith("jax.tree"):
-                    ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
+                    ends.add_end(End("escaped", place, wrappers, f"passed to {file.source_text(call.func)}"))
                 continue
             how = "passed to" if transform.now else "wrapped by"
-            wrapper = Wrapper(transform.effect, spelled_transform(where), where, how, name.name)
+            wrapper = Wrapper(transform.effect, transform_as_written(where), where, how, name.name)
             if name.name == "functools.partial":
                 self._follow_expression(where, (*wrappers, wrapper), ends, depth + 1)
             elif transform.now:
-                ends.add(End("called", where, (*wrappers, wrapper)))
+                ends.add_end(End("called", where, (*wrappers, wrapper)))
             else:
                 if wrapper.effect == "staged":
-                    ends.add(End("wrapped", where, (*wrappers, wrapper)))
+                    ends.add_end(End("wrapped", where, (*wrappers, wrapper)))
                 self._follow_expression(where, (*wrappers, wrapper), ends, depth + 1)
 
-    def _bound_to(self, place: Place, call: ast.Call) -> Wrapper | None:
+    def _partial_transform(self, place: Place, call: ast.Call) -> Wrapper | None:
         """The transform to which a partial binds the function: `partial(jax.tree.map, f)`."""
         inner = self.evaluator.value(Place(place.file, call.args[0])) if call.args else None
         transform = api.TRANSFORMS.get(inner.name) if isinstance(inner, Api) else None
@@ -664,34 +668,34 @@ class Flow:
         if not is_function_argument(given, place.node, transform):
             return None
         where = Place(place.file, call)
-        return Wrapper(transform.effect, spelled_transform(where), where, "passed to", inner.name)
+        return Wrapper(transform.effect, transform_as_written(where), where, "passed to", inner.name)
 
     def _follow_into_function(
         self, place: Place, to: Value, call: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         """Follow a function that is passed to a function of the project, or stored by an instance."""
-        wrapper = Wrapper("passed", spelled_transform(call), call, "passed to")
+        wrapper = Wrapper("passed", transform_as_written(call), call, "passed to")
         effects = tuple(other.effect for other in wrappers if other.effect != "passed")
         inside = wrappers[-1:] if wrappers and wrappers[-1].effect == "held" else ()
         through = (*wrappers[: len(wrappers) - len(inside)], wrapper, *inside)
-        for one in becomes(self.evaluator, to, call, place.node):
-            if one.binder is not None and ends.first((one.binder.node, effects)):
+        for one in receiving_parameters(self.evaluator, to, call, place.node):
+            if one.binder is not None and ends.is_first_visit((one.binder.node, effects)):
                 self._follow_name(one.binder.file, one.binder.node, one.name, through, ends, depth + 1)
-            elif one.owner is not None and ends.first((one.owner.node, one.name, effects)):
+            elif one.owner is not None and ends.is_first_visit((one.owner.node, one.name, effects)):
                 file = one.owner.place.file
                 self._follow_attribute(file, one.name, one.owner, through, ends, depth + 1)
-        kept = kept_as(self.evaluator, to, call, place.node)
-        if kept is not None and ends.first((call.node, kept)):
+        kept = storing_attribute(self.evaluator, to, call, place.node)
+        if kept is not None and ends.is_first_visit((call.node, kept)):
             self._follow_stored_function(place.file, kept, through, ends, depth + 1)
 
     def _follow_stored_function(
         self, file: FileFacts, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         """Reads of an attribute under which a library's object keeps a function."""
-        for other in self.project.with_attribute(file, name):
+        for other in self.project.files_with_attribute(file, name):
             if other is None:
                 return
-            for node in other.mentions(name):
+            for node in other.find_mentions(name):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                     self._follow_expression(Place(other, node), wrappers, ends, depth + 1)
 
@@ -705,13 +709,13 @@ def _decorator_wrappers(value: Value, function: ast.AST, decorator: Place) -> tu
             return None
         where = value.call.place if value.call is not None else decorator
         found.insert(
-            0, Wrapper(transform.effect, spelled_transform(where), where, "wrapped by", value.api.name)
+            0, Wrapper(transform.effect, transform_as_written(where), where, "wrapped by", value.api.name)
         )
         value = value.inner
     return tuple(found) if isinstance(value, Function) and value.node is function else None
 
 
-def _in_annotation(file: FileFacts, node: ast.AST) -> bool:
+def _is_in_annotation(file: FileFacts, node: ast.AST) -> bool:
     """Return whether a mention is in an annotation: `placer: Placer | None`."""
     inner, outer = node, file.parent(node)
     while isinstance(outer, ast.Subscript | ast.BinOp | ast.Tuple):
@@ -725,11 +729,11 @@ def _in_annotation(file: FileFacts, node: ast.AST) -> bool:
     return False
 
 
-def spelled_transform(place: Place) -> str:
+def transform_as_written(place: Place) -> str:
     """A transform as the user wrote it: `eqx.filter_jit`, `jax.jit` (through `partial` too)."""
     node = place.node
     while isinstance(node, ast.Call):
         inner = node.args[0] if node.args else None
         last = last_name(node.func)
         node = inner if last == "partial" and inner is not None else node.func
-    return place.file.text(node)
+    return place.file.source_text(node)

@@ -6,7 +6,7 @@ import ast
 import itertools
 
 from shardlint.syntax import FileFacts, called_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _IMPORT_ERRORS = {
     "ImportError",
@@ -54,11 +54,11 @@ def expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
     """Return whether the code is in a block or call that expects an error or warning (`pytest.raises`,
     `assertRaises`).
     """
-    return file.remembered("expected to fail", node, lambda: _expected_to_fail(file, node))
+    return file.remember_for_node("expected to fail", node, lambda: _expected_to_fail(file, node))
 
 
 def _expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
-    if not any(map(file.says, _EXPECTING_TEXTS)):
+    if not any(map(file.contains_text, _EXPECTING_TEXTS)):
         return False
     for outer in file.ancestors(node):
         if isinstance(outer, ast.With | ast.AsyncWith):
@@ -66,13 +66,13 @@ def _expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
                 return True
         elif (isinstance(outer, ast.Call) and called_name(outer) in _EXPECTING) or (
             isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
-            and any("xfail" in file.text(decorator) for decorator in outer.decorator_list)
+            and any("xfail" in file.source_text(decorator) for decorator in outer.decorator_list)
         ):
             return True
     # A function made only to be called inside such a block.
-    function = file.home(node).function()
+    function = file.evaluation_scope(node).enclosing_function()
     if function is not None and function.kind == "function" and function.parent is not None:
-        uses = [use for use in file.mentions(function.name) if isinstance(use, ast.Name)]
+        uses = [use for use in file.find_mentions(function.name) if isinstance(use, ast.Name)]
         if uses and function.parent.kind == "function":
             return all(_is_failure_expected(file, use) for use in uses)
     return False
@@ -89,11 +89,11 @@ def _is_failure_expected(file: FileFacts, node: ast.AST) -> bool:
     return False
 
 
-def guarded(file: FileFacts, node: ast.AST) -> bool:
+def is_release_guarded(file: FileFacts, node: ast.AST) -> bool:
     """Return whether the code runs only on some releases: in a try that catches its failure, or after a version
     test.
     """
-    return file.remembered("guarded", node, lambda: _is_release_guarded(file, node))
+    return file.remember_for_node("guarded", node, lambda: _is_release_guarded(file, node))
 
 
 def _is_release_guarded(file: FileFacts, node: ast.AST) -> bool:
@@ -105,12 +105,12 @@ def _is_release_guarded(file: FileFacts, node: ast.AST) -> bool:
         if _guards_child(file, outer, inner):
             return True
         inner = outer
-    if isinstance(inner, ast.stmt) and _in_a_guard(file, inner):
+    if isinstance(inner, ast.stmt) and _is_in_guard(file, inner):
         return True
-    return _early_exit(file, node)
+    return _has_early_exit(file, node)
 
 
-def _in_a_guard(file: FileFacts, statement: ast.stmt) -> bool:
+def _is_in_guard(file: FileFacts, statement: ast.stmt) -> bool:
     """Kept for the statements on the way out too: each arm of a long `elif` stands in the ones before."""
     known = file.in_a_guard
     passed: list[ast.stmt] = []
@@ -151,13 +151,13 @@ def _guards_child(file: FileFacts, outer: ast.AST, inner: ast.AST) -> bool:
 
 def _chosen_by_version(file: FileFacts, function: ast.AST) -> bool:
     decorators = getattr(function, "decorator_list", [])
-    return any("skip" in file.text(decorator) and _tests_version(file, decorator) for decorator in decorators)
+    return any("skip" in file.source_text(decorator) and _tests_version(file, decorator) for decorator in decorators)
 
 
-def _early_exit(file: FileFacts, node: ast.AST) -> bool:
+def _has_early_exit(file: FileFacts, node: ast.AST) -> bool:
     """`if jax.__version__ < ...: return` earlier in the same function guards what follows."""
-    function = file.home(node).function()
-    body = function.body if function is not None else file.module.body
+    function = file.evaluation_scope(node).enclosing_function()
+    body = function.body_statements if function is not None else file.module.body_statements
     scope = function or file.module
     if scope not in file.exits:
         exits = (one.lineno for one in body if isinstance(one, ast.If) and _leaves_by_version(file, one))
@@ -185,7 +185,7 @@ def _is_version_test(file: FileFacts, test: ast.expr) -> bool:
     if _speaks_of_release(file, test):
         return True
     # A flag set from such a test: `if HAS_SHARD_MAP:`
-    for part in walk(test):
+    for part in walk_nodes(test):
         if isinstance(part, ast.Name):
             for binding in file.bindings(file.module, part.id):
                 if binding.kind == "assign" and binding.value is not None:
@@ -198,14 +198,14 @@ def _is_version_test(file: FileFacts, test: ast.expr) -> bool:
 
 def _speaks_of_release(file: FileFacts, node: ast.expr) -> bool:
     """Return whether an expression reads a version, or tests if a module (not `self`) has an attribute."""
-    text = file.text(node).lower()
+    text = file.source_text(node).lower()
     if any(word.lower() in text for word in _VERSION_WORDS):
         return True
     if not any(word in text for word in _ASKING):
         return False
     asked = [
         part
-        for part in walk(node)
+        for part in walk_nodes(node)
         if isinstance(part, ast.Call) and called_name(part) in _ASKING and part.args
     ]
     return not all(_asks_for_a_kind(file, part) for part in asked)
@@ -247,21 +247,21 @@ def is_branch_tested(file: FileFacts, node: ast.AST) -> bool:
 
     Then a call that is seen may be one that does not come this way.
     """
-    function = file.home(node).function()
+    function = file.evaluation_scope(node).enclosing_function()
     if function is None:
         return False
     args = getattr(function.node, "args", None)
-    names = {arg.arg for arg in walk(args) if isinstance(arg, ast.arg)} if args is not None else set()
+    names = {arg.arg for arg in walk_nodes(args) if isinstance(arg, ast.arg)} if args is not None else set()
     line = getattr(node, "lineno", 0)
     around = set(file.ancestors(node))
-    for part in walk(function.node):
+    for part in walk_nodes(function.node):
         if isinstance(part, ast.If | ast.IfExp | ast.While | ast.Match):
             test = part.subject if isinstance(part, ast.Match) else part.test
             leaves = isinstance(part, ast.If) and isinstance(
                 part.body[-1], ast.Return | ast.Raise | ast.Continue
             )
             if part in around or (leaves and part.lineno < line):
-                if any(isinstance(name, ast.Name) and name.id in names for name in walk(test)):
+                if any(isinstance(name, ast.Name) and name.id in names for name in walk_nodes(test)):
                     return True
     return False
 
@@ -279,17 +279,17 @@ def _is_reached(file: FileFacts, node: ast.AST, function: ast.AST, depth: int) -
     inner = node
     for outer in file.ancestors(node):
         if outer is function:
-            return not _left_before(function, node)
+            return not _may_leave_before(function, node)
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-            if depth == 0 or _left_before(outer, node):
+            if depth == 0 or _may_leave_before(outer, node):
                 return False
             uses = [
                 use
-                for use in file.mentions(outer.name)
+                for use in file.find_mentions(outer.name)
                 if isinstance(use, ast.Name) and function in file.ancestors(use) and outer not in file.ancestors(use)
             ]
             return any(_is_reached(file, use, function, depth - 1) for use in uses)
-        if isinstance(outer, _PERHAPS) and inner not in _always_run(outer):
+        if isinstance(outer, _PERHAPS) and inner not in _unconditional_parts(outer):
             return False
         inner = outer
     return False
@@ -312,7 +312,7 @@ _PERHAPS = (
 )
 
 
-def _always_run(outer: ast.AST) -> tuple[ast.AST, ...]:
+def _unconditional_parts(outer: ast.AST) -> tuple[ast.AST, ...]:
     """The parts of a statement or expression that are run whenever it is come to."""
     match outer:
         case ast.If(test=first) | ast.IfExp(test=first) | ast.While(test=first) | ast.Match(subject=first):
@@ -326,7 +326,7 @@ def _always_run(outer: ast.AST) -> tuple[ast.AST, ...]:
     return ()
 
 
-def _left_before(function: ast.AST, node: ast.AST) -> bool:
+def _may_leave_before(function: ast.AST, node: ast.AST) -> bool:
     """Return whether a statement before the one of a node may leave the function."""
     line = getattr(node, "lineno", 0)
     for statement in getattr(function, "body", ()):
@@ -334,6 +334,6 @@ def _left_before(function: ast.AST, node: ast.AST) -> bool:
             continue
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
-        if any(isinstance(part, ast.Return | ast.Raise) and part.lineno < line for part in walk(statement)):
+        if any(isinstance(part, ast.Return | ast.Raise) and part.lineno < line for part in walk_nodes(statement)):
             return True
     return False

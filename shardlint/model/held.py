@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.values import CallResult, ClassValue, Parameter, Place, Unknown, Value, options
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DEPTH = 4
 
 
-def held(program: Program, place: Place, depth: int = 0) -> tuple[CallResult, ...]:
+def find_project_objects(program: Program, place: Place, depth: int = 0) -> tuple[CallResult, ...]:
     """The objects of classes of the project that an expression may be; none where one of them is not seen."""
     found: list[CallResult] = []
     for option in options(program.evaluator.value(place)):
@@ -42,7 +42,7 @@ def _values_of_parameter(program: Program, parameter: Parameter) -> tuple[Value,
     ones.
     """
     found = options(program.followed(parameter))
-    return tuple(program.callers.seen(parameter)) if found == (parameter,) else found
+    return tuple(program.callers.visible_argument_values(parameter)) if found == (parameter,) else found
 
 
 def _values_of_attribute(
@@ -50,14 +50,14 @@ def _values_of_attribute(
 ) -> tuple[CallResult, ...]:
     """Return the values that the methods of the class assign to an attribute of `self`, or of another held object."""
     found: list[CallResult] = []
-    for cls in classes(program, Place(file, node.value), depth + 1):
+    for cls in find_classes(program, Place(file, node.value), depth + 1):
         inside = cls.place.file
-        for value in stored(inside, cls.node, node.attr):
-            found += held(program, Place(inside, value), depth + 1)
+        for value in stored_values(inside, cls.node, node.attr):
+            found += find_project_objects(program, Place(inside, value), depth + 1)
     return tuple(found)
 
 
-def classes(program: Program, place: Place, depth: int = 0) -> Iterator[ClassValue]:
+def find_classes(program: Program, place: Place, depth: int = 0) -> Iterator[ClassValue]:
     """The classes, and their bases in the project, of which an expression is an instance: the one around `self`."""
     file, node = place.file, place.node
     own: list[ClassValue] = []
@@ -66,12 +66,12 @@ def classes(program: Program, place: Place, depth: int = 0) -> Iterator[ClassVal
         own = [ClassValue(Place(file, around))] if around is not None else []
     else:
         own = [one for one in options(program.evaluator.value(place)) if isinstance(one, ClassValue)]
-        own += [one.by for one in held(program, place, depth) if isinstance(one.by, ClassValue)]
+        own += [one.by for one in find_project_objects(program, place, depth) if isinstance(one.by, ClassValue)]
     for cls in own:
-        yield from program.evaluator.classes.lineage(cls)
+        yield from program.evaluator.classes.project_ancestors(cls)
 
 
-def member(program: Program, place: Place) -> tuple[Value, ...]:
+def evaluate_held_member(program: Program, place: Place) -> tuple[Value, ...]:
     """Return the values of an expression; for an attribute of a held object, as that object has it."""
     found = options(program.evaluator.value(place))
     node = place.node
@@ -79,20 +79,20 @@ def member(program: Program, place: Place) -> tuple[Value, ...]:
         return found
     known = [
         option
-        for one in held(program, Place(place.file, node.value))
-        for option in options(program.evaluator.attribute(one, node.attr))
+        for one in find_project_objects(program, Place(place.file, node.value))
+        for option in options(program.evaluator.evaluate_attribute(one, node.attr))
     ]
     return tuple(known) or found
 
 
-def assigned(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
+def sole_assigned_values(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
     """Yield the values that the methods of a class assign to `self.name` alone."""
     for _, statement in _attribute_stores(file, cls, name):
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
             yield statement.value
 
 
-def stored(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
+def stored_values(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
     """Yield the values that the methods of a class assign to `self.name`, alone or as one of several targets."""
     for target, outer in _attribute_stores(file, cls, name):
         statement = file.parent(outer) if isinstance(outer, ast.Tuple) else None
@@ -107,7 +107,7 @@ def stored(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
 def read_in_class(file: FileFacts, target: ast.Attribute) -> Iterator[ast.Attribute]:
     """Where the class around `self.name = ...` reads an attribute of that name."""
     around = next((one for one in file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
-    for one in walk(around) if around is not None else ():
+    for one in walk_nodes(around) if around is not None else ():
         if isinstance(one, ast.Attribute) and one.attr == target.attr and isinstance(one.ctx, ast.Load):
             yield one
 

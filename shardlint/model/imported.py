@@ -14,23 +14,23 @@ _DEPTH = 4
 _FILES = 80
 
 
-def imports_of(linker: Linker, file: FileFacts) -> Iterator[FileFacts]:
+def imported_files(linker: Linker, file: FileFacts) -> Iterator[FileFacts]:
     """The files of the project that a file's own block imports."""
-    for binding in file.imports:
+    for binding in file.module_imports:
         statement = file.parent(binding.node)
         if isinstance(statement, ast.ImportFrom):
-            module = linker.imported(file, statement)
-            member = linker.taken(file, binding) if binding.name != "*" else None
+            module = linker.imported_module(file, statement)
+            member = linker.imported_value(file, binding) if binding.name != "*" else None
             found = [one for one in (module, member) if isinstance(one, ModuleValue)]
         elif isinstance(binding.node, ast.alias):
-            module = linker.module(binding.node.name, file)
+            module = linker.find_module(binding.node.name, file)
             found = [module] if isinstance(module, ModuleValue) else []
         else:
             found = []
         yield from (one.file for one in found)
 
 
-def files_together(linker: Linker, project: Project, home: FileFacts) -> Iterator[FileFacts]:
+def files_run_together(linker: Linker, project: Project, home: FileFacts) -> Iterator[FileFacts]:
     """The file, what it imports, what imports it, and what those import, the nearest first; tests aside, at most 80."""
     seen = {home.path}
     level = [home]
@@ -38,7 +38,7 @@ def files_together(linker: Linker, project: Project, home: FileFacts) -> Iterato
     for depth in range(_DEPTH):
         following: list[FileFacts] = []
         for file in level:
-            near = [*imports_of(linker, file)]
+            near = [*imported_files(linker, file)]
             if depth == 0:
                 near += _importing_files(project, home)
             for other in near:
@@ -52,6 +52,6 @@ def files_together(linker: Linker, project: Project, home: FileFacts) -> Iterato
 
 def _importing_files(project: Project, home: FileFacts) -> Iterator[FileFacts]:
     stem = home.path.parent.name if home.path.stem == "__init__" else home.path.stem
-    for other in project.importing(home.path, stem):
+    for other in project.files_importing(home.path, stem):
         if other is not None:
             yield other

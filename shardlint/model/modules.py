@@ -75,7 +75,7 @@ class Instance:
     surely: bool = True
 
     @property
-    def name(self) -> str:
+    def class_name(self) -> str:
         """The name of its class."""
         return self.cls.node.name if isinstance(self.cls, ClassValue) else self.cls.name.rpartition(".")[2]
 
@@ -95,7 +95,7 @@ class Modules:
             return False
         return any(self.is_class(base) for base in self._library_bases(value))
 
-    def instance(self, value: Value, depth: int = 0) -> Instance | None:
+    def module_instance(self, value: Value, depth: int = 0) -> Instance | None:
         """The instance a value surely is, whichever way was taken."""
         found = [self._instance_of_option(option, depth) for option in options(value)]
         first = found[0]
@@ -115,9 +115,9 @@ class Modules:
         if value.api in _SAME_TYPE and value.call is not None:
             index, name = _SAME_TYPE[value.api]
             signature = ("",) * index + (name,)
-            place = value.call.get(name, signature)
+            place = value.call.argument_for(name, signature)
             if place is not None:
-                return self.instance(self.evaluator.value(place, value.call.environment), depth + 1)
+                return self.module_instance(self.evaluator.value(place, value.call.environment), depth + 1)
         return None
 
     def _instance_of_annotation(self, value: Parameter) -> Instance | None:
@@ -127,28 +127,28 @@ class Modules:
         cls = self.evaluator.value(Place(value.place.file, annotation))
         return Instance(cls, None, False) if isinstance(cls, Api) and self.is_class(cls) else None
 
-    def within(self, value: Value, path: str = "") -> Iterator[tuple[str, Instance]]:
+    def modules_within(self, value: Value, path: str = "") -> Iterator[tuple[str, Instance]]:
         """The Modules a value is or holds in tuples, lists and dicts, each with the way to it."""
-        found = self.instance(value)
+        found = self.module_instance(value)
         if found is not None:
             yield path, found
         elif isinstance(value, Items):
             for index, item in enumerate(value.items):
-                yield from self.within(item, f"{path}[{index}]")
+                yield from self.modules_within(item, f"{path}[{index}]")
         elif isinstance(value, Table):
             for key, item in value.entries:
-                yield from self.within(item, f"{path}[{key!r}]")
+                yield from self.modules_within(item, f"{path}[{key!r}]")
 
     # leaves
 
-    def leaves(self, instance: Instance, depth: int = 0) -> list[Leaf]:
+    def list_leaves(self, instance: Instance, depth: int = 0) -> list[Leaf]:
         """The leaves the text tells of, static fields aside."""
         if depth > _DEPTH:
             return []
         if isinstance(instance.cls, Api):
             return list(self._library_leaves(instance.cls.name.rpartition(".")[2], instance, depth))
         found: list[Leaf] = []
-        for binding, owner in self.evaluator.classes.objects.fields(instance.cls).values():
+        for binding, owner in self.evaluator.classes.objects.list_fields(instance.cls).values():
             place = Place(owner.place.file, binding.node)
             if not self._is_static_field(binding, place):
                 found += self._leaves_of_field(instance, binding, place, depth)
@@ -159,28 +159,28 @@ class Modules:
         if name in ARRAYS_ONLY:
             return
         for parameter, index in FUNCTION_PARAMETERS.get(name, {}).items():
-            value = self._argument(instance, parameter, index)
+            value = self._argument_value(instance, parameter, index)
             if value is None:
                 hidden = instance.call is None or instance.call.open_keywords or instance.call.open_positional
                 yield Leaf(parameter, "function", not hidden)
             else:
-                yield from self._of_value(value, parameter, depth)
+                yield from self._leaves_of_value(value, parameter, depth)
         if name in WRAPPING:
-            value = self._argument(instance, WRAPPING[name], 0)
+            value = self._argument_value(instance, WRAPPING[name], 0)
             if value is not None:
-                yield from self._of_value(value, WRAPPING[name], depth)
+                yield from self._leaves_of_value(value, WRAPPING[name], depth)
 
-    def _argument(self, instance: Instance, name: str, index: int) -> Value | None:
+    def _argument_value(self, instance: Instance, name: str, index: int) -> Value | None:
         if instance.call is None:
             return None
-        place = instance.call.get(name, ("",) * index + (name,))
+        place = instance.call.argument_for(name, ("",) * index + (name,))
         return self.evaluator.value(place, instance.call.environment) if place is not None else None
 
     def _leaves_of_field(
         self, instance: Instance, binding: Binding, place: Place, depth: int
     ) -> Iterator[Leaf]:
         value = self._value_of_field(instance, binding, place)
-        found = list(self._of_value(value, binding.name, depth)) if value is not None else []
+        found = list(self._leaves_of_value(value, binding.name, depth)) if value is not None else []
         if found or (value is not None and not isinstance(value, Unknown | Parameter)):
             yield from found
             return
@@ -204,33 +204,33 @@ class Modules:
             inner = Instance(annotation, None)
             yield from self._leaves_below(binding.name, inner, depth)
 
-    def _of_value(self, value: Value, path: str, depth: int) -> Iterator[Leaf]:
+    def _leaves_of_value(self, value: Value, path: str, depth: int) -> Iterator[Leaf]:
         """The leaves of what a field holds. A choice tells where all its ways agree."""
         found = options(value)
         if len(found) > 1:
-            kinds = [[leaf.kind for leaf in self._of_value(option, path, depth + 1)] for option in found]
+            kinds = [[leaf.kind for leaf in self._leaves_of_value(option, path, depth + 1)] for option in found]
             if all(one and one == kinds[0] for one in kinds):
-                yield from self._of_value(found[0], path, depth + 1)
+                yield from self._leaves_of_value(found[0], path, depth + 1)
             return
         kind = leaf_kind(value)
         if kind is not None:
             yield Leaf(path, kind)
             return
-        inner = self.instance(value) if depth < _DEPTH else None
+        inner = self.module_instance(value) if depth < _DEPTH else None
         if inner is not None:
             yield from self._leaves_below(path, inner, depth)
         elif isinstance(value, Items):
             for index, item in enumerate(value.items):
-                yield from self._of_value(item, f"{path}[{index}]", depth + 1)
+                yield from self._leaves_of_value(item, f"{path}[{index}]", depth + 1)
 
     def _leaves_below(self, path: str, inner: Instance, depth: int) -> Iterator[Leaf]:
-        for leaf in self.leaves(inner, depth + 1):
+        for leaf in self.list_leaves(inner, depth + 1):
             yield Leaf(f"{path}.{leaf.path}", leaf.kind, leaf.sure)
 
     # fields
 
     def _library_bases(self, cls: ClassValue) -> Iterator[Api]:
-        for candidate in self.evaluator.lineage(cls):
+        for candidate in self.evaluator.project_ancestors(cls):
             for base in candidate.node.bases:
                 node = base.value if isinstance(base, ast.Subscript) else base
                 value = self.evaluator.value(Place(candidate.place.file, node))
@@ -256,15 +256,15 @@ class Modules:
     def _value_of_field(self, instance: Instance, binding: Binding, place: Place) -> Value | None:
         """The value of a field: what `__init__` assigns, what the call gives, or its default."""
         assert isinstance(instance.cls, ClassValue)
-        init = self.evaluator.classes.objects.init(instance.cls)
+        init = self.evaluator.classes.objects.find_init(instance.cls)
         if init is not None:
             return self._value_set_by_init(instance, init, binding.name)
         if instance.call is not None:
-            names = self.evaluator.classes.objects.fields(instance.cls)
-            given = instance.call.get(binding.name, tuple(names))
+            names = self.evaluator.classes.objects.list_fields(instance.cls)
+            given = instance.call.argument_for(binding.name, tuple(names))
             if given is not None:
                 return self.evaluator.value(given, instance.call.environment)
-            if instance.call.may_have(binding.name, tuple(names)):
+            if instance.call.may_have_argument(binding.name, tuple(names)):
                 return None
             return self._default_of_field(binding, place)
         return None
@@ -283,12 +283,12 @@ class Modules:
         file = init.place.file
         environment: Environment | None = None
         if instance.call is not None:
-            environment = self.evaluator.parameters(init, instance.call)
+            environment = self.evaluator.bind_parameters(init, instance.call)
         values: list[Value] = []
-        for node in file.mentions(name):
+        for node in file.find_mentions(name):
             if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
                 continue
-            if file.home(node).node is not init.node:
+            if file.evaluation_scope(node).node is not init.node:
                 continue
             parent = file.parent(node)
             if not isinstance(parent, ast.Assign | ast.AnnAssign) or parent.value is None:

@@ -12,7 +12,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, Generic, TypeVar
 
-from shardlint.model.bits import Bits, Need, found_by
+from shardlint.model.bits import Bits, Need, lookup_key
 
 GROUPS: Need = ("together",)
 """Stands, among what is no longer so, for all questions which files run together."""
@@ -60,30 +60,30 @@ class Needs:
         self._last += 1  # 0 is to need nothing
         return self._last
 
-    def note(self, need: Need) -> None:
+    def note_need(self, need: Need) -> None:
         """Something was read or asked."""
         number = self._numbers.get(need)
         self.now.add(self._number_of_need(need) if number is None else number)
 
-    def take(self, needed: int) -> None:
+    def take_needs(self, needed: int) -> None:
         """An answer that needed this was used."""
         if needed:
             self.now.add(needed)
 
-    def unfinished(self) -> int:
+    def reserve_number(self) -> int:
         """Return a number for the dependencies of an answer that is still being computed."""
         number = self._next_number()
         self._parts[number] = ()
         self._rest[number] = True
         return number
 
-    def finished(self, number: int, needed: int) -> None:
+    def record_finished(self, number: int, needed: int) -> None:
         """Record the dependencies of a finished answer."""
         self._parts[number] = (needed,) if needed else ()
 
-    def named(self, needed: Iterable[int]) -> tuple[Need, ...]:
+    def named_needs(self, needed: Iterable[int]) -> tuple[Need, ...]:
         """The files and questions that numbers stand for, in the order in which they were first needed."""
-        return tuple(need for need in self.whole(needed) if need != GIVEN)
+        return tuple(need for need in self.needs_with_given(needed) if need != GIVEN)
 
     def rests_on_given(self, needed: int) -> bool:
         """Return whether an answer depends on the arguments of a call. An answer that depends on itself counts as
@@ -112,7 +112,7 @@ class Needs:
             todo.pop()
         return self._rest[needed]
 
-    def whole(self, needed: Iterable[int]) -> tuple[Need, ...]:
+    def needs_with_given(self, needed: Iterable[int]) -> tuple[Need, ...]:
         """The same with `GIVEN`."""
         todo = list(needed)
         seen = set(todo)
@@ -125,7 +125,7 @@ class Needs:
             todo += new
         return tuple(self._needs[number] for number in sorted(seen & self._needs.keys()))
 
-    def copy(self) -> Needs:
+    def copy_needs(self) -> Needs:
         """The same, to be used beside it."""
         made = Needs()
         for name, value in vars(self).items():
@@ -136,30 +136,30 @@ class Needs:
         return made
 
     @property
-    def many(self) -> bool:
+    def has_too_many(self) -> bool:
         """True if there are so many that those nobody needs any more should go."""
         return len(self._needs) + len(self._parts) > _MANY
 
-    def by(self, name: str) -> Iterator[tuple[int, Need]]:
+    def needs_by_key(self, name: str) -> Iterator[tuple[int, Need]]:
         """The numbers of what was noted of a file, by its path, or of the questions of a kind."""
         self._number_all()
         for number in self._to_find:
-            self._found_by.setdefault(found_by(self._needs[number]), []).append(number)
+            self._found_by.setdefault(lookup_key(self._needs[number]), []).append(number)
         self._to_find.clear()
         for number in self._found_by.get(name, ()):
             yield number, self._needs[number]
 
-    def find(self, need: Need) -> int | None:
+    def number_of_need(self, need: Need) -> int | None:
         """The number of a file or question; None of one that nobody needed."""
         self._number_all()
         return self._numbers.get(need)
 
-    def resting_on(self, gone: set[int]) -> Callable[[int], bool]:
+    def make_rests_on(self, gone: set[int]) -> Callable[[int], bool]:
         """Says of sets whether they come to any of some files and questions."""
         self._number_all()
         rests, free = gone.union(*(self._flat_with.get(number, ()) for number in gone)), {0}
 
-        def found(asked: int) -> bool:
+        def rests_on_gone(asked: int) -> bool:
             if asked in rests or asked in free or asked in self._flat:
                 return asked in rests
             seen: set[int] = set()
@@ -182,14 +182,14 @@ class Needs:
                         way.append((one, todo))
                         todo = iter(parts)
 
-        return found if gone else lambda asked: False
+        return rests_on_gone if gone else lambda asked: False
 
-    def together(self, sets: Sequence[Iterable[int]], places: Bits) -> list[int]:
+    def combine_sets(self, sets: Sequence[Iterable[int]], places: Bits) -> list[int]:
         """For each of some sets what it comes to, as bits of a number. `places` says which bit stands for what.
 
         What has no place yet is given the next.
         """
-        told = places.told(self, self._numbering)
+        told = places.expanded_set_cache(self, self._numbering)
         order: list[int] = []
         seen: set[int] = set()
         round_about = False
@@ -215,7 +215,7 @@ class Needs:
         for number in sorted(seen & self._needs.keys()):
             need = self._needs[number]
             if need != GIVEN:
-                bits[number] = places.bit(need)
+                bits[number] = places.bit_of_need(need)
         bits.update((number, told[number]) for number in seen & told.keys())
         again = True
         while again:
@@ -229,23 +229,23 @@ class Needs:
         told.update((number, bits[number]) for number in seen & self._flat)
         return [reduce(or_, (bits[number] for number in one), 0) for one in sets]
 
-    def renumber(self, *kept: Memo[Any, Any]) -> None:
+    def keep_only(self, *kept: Memo[Any, Any]) -> None:
         """Forget all needs but those of kept answers and of now: of sets there is no end."""
         self._numbering += 1
-        now = self.whole(self.now)
-        named = [(answers, list(answers.named())) for answers in kept]
+        now = self.needs_with_given(self.now)
+        named = [(answers, list(answers.named_answers())) for answers in kept]
         for table in (
             self.now, self._numbers, self._needs, self._sets, self._parts, self._small, self._lent, self._rest,
             self._found_by, self._to_find, self._flat, self._flat_with,
         ):  # fmt: skip
             table.clear()
         for need in now:
-            self.note(need)
+            self.note_need(need)
         for answers, entries in named:
             for key, answer, needed in entries:
-                answers.keep(key, answer, self.of(needed))
+                answers.remember_answer(key, answer, self.number_of_set(needed))
 
-    def lent(self, named: frozenset[Need]) -> int:
+    def lent_set_number(self, named: frozenset[Need]) -> int:
         """The same of one that may never be looked into."""
         number = self._next_number()
         self._lent[number] = named
@@ -269,24 +269,24 @@ class Needs:
             self._to_find.append(number)
         return number
 
-    def of(self, named: Iterable[Need]) -> int:
+    def number_of_set(self, named: Iterable[Need]) -> int:
         """The number of a set of needs."""
-        before = self.begin()
+        before = self.begin_answer()
         for need in named:
-            self.note(need)
+            self.note_need(need)
         own, self.now = self._number_of_set(self.now), before
         return own
 
-    def begin(self) -> set[int]:
+    def begin_answer(self) -> set[int]:
         """Begin an answer: what is needed from here on is its own. Returns what to give to `end`."""
         before, self.now = self.now, set()
         return before
 
-    def end(self, before: set[int]) -> int:
+    def end_answer(self, before: set[int]) -> int:
         """Return the dependencies of the answer, which become dependencies of the enclosing question too."""
         own = self._number_of_set(self.now) if self.now else 0
         self.now = before
-        self.take(own)
+        self.take_needs(own)
         return own
 
     def _number_of_set(self, found: set[int]) -> int:
@@ -323,47 +323,47 @@ class Memo(Generic[Key, Answer]):
     def __getitem__(self, key: Key) -> Answer:
         answer, needed = self._known[key]
         if key in self._begun:
-            self._begun[key] = self._begun[key] or self.needs.unfinished()
+            self._begun[key] = self._begun[key] or self.needs.reserve_number()
             needed = self._begun[key]
-        self.needs.take(needed)
+        self.needs.take_needs(needed)
         return answer
 
-    def keep(self, key: Key, answer: Answer, needed: int) -> None:
+    def remember_answer(self, key: Key, answer: Answer, needed: int) -> None:
         """Remember an answer."""
         self._known[key] = (answer, needed)
 
-    def named(self) -> Iterator[tuple[Key, Answer, tuple[Need, ...]]]:
+    def named_answers(self) -> Iterator[tuple[Key, Answer, tuple[Need, ...]]]:
         """The answers, and what each needed."""
         for key, (answer, needed) in self._known.items():
-            yield key, answer, self.needs.whole((needed,))
+            yield key, answer, self.needs.needs_with_given((needed,))
 
-    def inherit(self, before: Memo[Key, Answer], gone: Callable[[int], bool]) -> None:
+    def inherit_answers(self, before: Memo[Key, Answer], gone: Callable[[int], bool]) -> None:
         """Take over the answers of another with the same needs, but those resting on what is gone."""
         self._known.update((key, one) for key, one in before._known.items() if not gone(one[1]))
 
-    def lend(self, key: Key, answer: Answer, needed: frozenset[Need]) -> None:
+    def remember_lent_answer(self, key: Key, answer: Answer, needed: frozenset[Need]) -> None:
         """Remember an answer that was made for another project, of which what it needed is the same here."""
-        self._known[key] = (answer, self.needs.lent(needed))
+        self._known[key] = (answer, self.needs.lent_set_number(needed))
 
-    def begin(self, key: Key, answer: Answer) -> None:
+    def begin_answer(self, key: Key, answer: Answer) -> None:
         """Store a provisional answer, which queries on the way to the final answer (made by `make`) get."""
         self._known[key] = (answer, 0)
         self._begun[key] = 0
 
-    def get(self, key: Key, make: Callable[[], Answer]) -> Answer:
+    def get_or_make(self, key: Key, make: Callable[[], Answer]) -> Answer:
         """The answer, made now if it is not known."""
-        return self[key] if key in self._known else self.make(key, make)
+        return self[key] if key in self._known else self.make_answer(key, make)
 
-    def make(self, key: Key, make: Callable[[], Answer]) -> Answer:
+    def make_answer(self, key: Key, make: Callable[[], Answer]) -> Answer:
         """Make an answer and remember it."""
-        before = self.needs.begin()
+        before = self.needs.begin_answer()
         try:
             answer = make()
         finally:
-            needed = self.needs.end(before)
+            needed = self.needs.end_answer(before)
             number = self._begun.pop(key, 0)
             if number:
-                self.needs.finished(number, needed)
+                self.needs.record_finished(number, needed)
         self._known[key] = (answer, needed)
         return answer
 
@@ -388,7 +388,7 @@ class Circular(Generic[Key, Answer]):
         return key in self._known
 
     @property
-    def asking(self) -> bool:
+    def is_asking(self) -> bool:
         """True if any question is being asked."""
         return bool(self._open)
 
@@ -399,14 +399,14 @@ class Circular(Generic[Key, Answer]):
         self._cut_by = min(self._cut_by, self._open[key])
         return True
 
-    def ask(self, key: Key, answer: Callable[[], Answer], cut: Callable[[bool], Answer]) -> Answer:
+    def answer_query(self, key: Key, answer: Callable[[], Answer], cut: Callable[[bool], Answer]) -> Answer:
         """The answer; `cut` gives what to say instead for one that is being asked, or (True) after too long a way."""
         if key in self._known:
             return self._known[key]
         if key in self._passing:
             passing, cut_by, needed = self._passing[key]
             self._cut_by = min(self._cut_by, cut_by)
-            self.needs.take(needed)
+            self.needs.take_needs(needed)
             return passing
         if self.is_open(key):
             return cut(False)
@@ -416,17 +416,17 @@ class Circular(Generic[Key, Answer]):
             return cut(True)
         self._open[key] = index
         outer, self._cut_by = self._cut_by, self.depth + 2
-        before = self.needs.begin()
+        before = self.needs.begin_answer()
         try:
             found = answer()
         finally:
             del self._open[key]
-            needed = self.needs.end(before)
+            needed = self.needs.end_answer(before)
             cut_by, self._cut_by = self._cut_by, min(outer, self._cut_by)
             for stale in self._until.pop(index, ()):
                 self._passing.pop(stale, None)
         if cut_by >= index:
-            self._known.keep(key, found, needed)
+            self._known.remember_answer(key, found, needed)
             self._cut_by = outer
         else:
             self._passing[key] = found, cut_by, needed

@@ -52,19 +52,19 @@ class Becomes:
     owner: ClassValue | None = None
 
 
-def becomes(evaluator: Evaluator, function: Value, call: Place, argument: ast.AST) -> Iterator[Becomes]:
+def receiving_parameters(evaluator: Evaluator, function: Value, call: Place, argument: ast.AST) -> Iterator[Becomes]:
     """Yield the parameters or attributes that receive an argument of a call. Yield nothing if they are unknown."""
     while isinstance(function, Transformed) and function.api.name in KEEPING:
         function = function.inner
     init: Function | None = None
     if isinstance(function, ClassValue):
-        init = evaluator.classes.objects.init(function)
+        init = evaluator.classes.objects.find_init(function)
         if init is None:
             yield from _fields_of_argument(evaluator, function, call, argument)
             return
     taking = init if init is not None else function
     parameters = parameters_of(taking, evaluator) if isinstance(taking, Function) else None
-    given = parameters.bind(evaluator.arguments(call)) if parameters is not None else None
+    given = parameters.bind_arguments(evaluator.read_arguments(call)) if parameters is not None else None
     if given is None or not isinstance(taking, Function):
         return
     args = taking.node.args
@@ -77,25 +77,25 @@ def _fields_of_argument(
     evaluator: Evaluator, cls: ClassValue, call: Place, argument: ast.AST
 ) -> Iterator[Becomes]:
     """The field of a dataclass or Module that an argument of its generated `__init__` is."""
-    names = tuple(evaluator.classes.objects.fields(cls))
-    arguments = evaluator.arguments(call)
+    names = tuple(evaluator.classes.objects.list_fields(cls))
+    arguments = evaluator.read_arguments(call)
     for name in names:
-        given = arguments.get(name, names)
+        given = arguments.argument_for(name, names)
         if given is not None and given.node is argument:
             yield Becomes(name, owner=cls)
 
 
-def kept_as(evaluator: Evaluator, function: Value, call: Place, argument: ast.AST) -> str | None:
+def storing_attribute(evaluator: Evaluator, function: Value, call: Place, argument: ast.AST) -> str | None:
     """The attribute under which a library keeps an argument: `TrainState.create(apply_fn=model.apply)`."""
     for name, keywords in _KEPT.items():
-        if _is_of(evaluator, function, call, name):
+        if _is_class_method_call(evaluator, function, call, name):
             for keyword in getattr(call.node, "keywords", ()):
                 if keyword.arg in keywords and keyword.value is argument:
                     return str(keyword.arg)
     return None
 
 
-def _is_of(evaluator: Evaluator, function: Value, call: Place, name: str) -> bool:
+def _is_class_method_call(evaluator: Evaluator, function: Value, call: Place, name: str) -> bool:
     """Return whether a call is one of a library's class method, also through a derived class of the project."""
     if isinstance(function, Api):
         return function.name == name
@@ -106,4 +106,4 @@ def _is_of(evaluator: Evaluator, function: Value, call: Place, name: str) -> boo
     cls = evaluator.value(Place(call.file, called.value))
     if not isinstance(cls, ClassValue):
         return False
-    return any(isinstance(base, Api) and base.name == owner for base in evaluator.bases(cls))
+    return any(isinstance(base, Api) and base.name == owner for base in evaluator.list_bases(cls))

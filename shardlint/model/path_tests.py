@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from itertools import islice
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.syntax import Binding, FileFacts, called_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 # Of how many tests around a place, the nearest first, each is asked about: in a chain of `elif` they are as many as it
@@ -18,16 +18,16 @@ MOST_TESTS = 64
 _SAME_AGAIN = ("len", "isinstance", "hasattr", "device_count", "local_device_count", "process_count", "devices")
 
 
-def tests_to(
+def tests_on_path(
     file: FileFacts, node: ast.AST, end: ast.AST | None = None
 ) -> Iterator[tuple[ast.expr, bool]]:
     """The tests that are true, or false, where a node runs: around it, and before it where they leave."""
     inner: ast.AST = node
     for outer in file.ancestors(node):
         yield from _tests_around(outer, inner)
-        for _, before in file.before_in(outer, inner):
+        for _, before in file.statements_before(outer, inner):
             for statement in before:
-                yield from _tests_left(statement)
+                yield from _tests_after(statement)
         if outer is end:
             return
         inner = outer
@@ -53,13 +53,13 @@ def _tests_around(outer: ast.AST, inner: ast.AST) -> Iterator[tuple[ast.expr, bo
             yield from ((test, True) for test in ifs[: ifs.index(inner)])
         case ast.Match(subject=subject, cases=cases) if inner in cases:
             for case in cases[: cases.index(inner) + 1]:
-                matched = _as_test(subject, case.pattern)
+                matched = _test_of_pattern(subject, case.pattern)
                 if matched is not None:
                     guards = [case.guard] if case.guard is not None else []
                     yield ast.BoolOp(ast.And(), [matched, *guards]), case is inner
 
 
-def _tests_left(statement: ast.stmt) -> Iterator[tuple[ast.expr, bool]]:
+def _tests_after(statement: ast.stmt) -> Iterator[tuple[ast.expr, bool]]:
     """The tests that are true, or false, behind a statement."""
     match statement:
         case ast.If(test=test, body=body) if isinstance(body[-1], _LEAVING):
@@ -70,7 +70,7 @@ def _tests_left(statement: ast.stmt) -> Iterator[tuple[ast.expr, bool]]:
             yield test, True
 
 
-def _as_test(subject: ast.expr, pattern: ast.pattern) -> ast.expr | None:
+def _test_of_pattern(subject: ast.expr, pattern: ast.pattern) -> ast.expr | None:
     """The expression that is true where a pattern matches; None of patterns that ask for classes or keys."""
     match pattern:
         case ast.MatchValue(value=value):
@@ -80,9 +80,9 @@ def _as_test(subject: ast.expr, pattern: ast.pattern) -> ast.expr | None:
         case ast.MatchAs(pattern=None):
             return ast.Constant(True)
         case ast.MatchAs(pattern=ast.pattern() as inner):
-            return _as_test(subject, inner)
+            return _test_of_pattern(subject, inner)
         case ast.MatchOr(patterns=patterns):
-            parts = [_as_test(subject, part) for part in patterns]
+            parts = [_test_of_pattern(subject, part) for part in patterns]
         case ast.MatchSequence(patterns=patterns):
             star = next((at for at, part in enumerate(patterns) if isinstance(part, ast.MatchStar)), None)
             length = ast.Call(ast.Name("len", ast.Load()), [subject], [])
@@ -90,7 +90,7 @@ def _as_test(subject: ast.expr, pattern: ast.pattern) -> ast.expr | None:
             parts = [ast.Compare(length, [ast.Eq() if star is None else ast.GtE()], [least])]
             for at, part in enumerate(patterns):
                 index = ast.Constant(at if star is None or at < star else at - len(patterns))
-                parts += [] if at == star else [_as_test(ast.Subscript(subject, index, ast.Load()), part)]
+                parts += [] if at == star else [_test_of_pattern(ast.Subscript(subject, index, ast.Load()), part)]
         case _:
             return None
     known = [part for part in parts if part is not None]
@@ -100,7 +100,7 @@ def _as_test(subject: ast.expr, pattern: ast.pattern) -> ast.expr | None:
 
 def is_not_none(file: FileFacts, node: ast.expr) -> bool:
     """Return whether a test on the path to a name or attribute excludes None: `if self.sharding is not None:`."""
-    return file.remembered("not none", node, lambda: _is_not_none(file, node))
+    return file.remember_for_node("not none", node, lambda: _is_not_none(file, node))
 
 
 def _is_not_none(file: FileFacts, node: ast.expr) -> bool:
@@ -132,7 +132,7 @@ def none_is_ruled_out(file: FileFacts, node: ast.Name, binding: Binding) -> bool
     for (_, asks, wanted), test in facts.items():
         if asks != "none" or wanted or not isinstance(test, ast.Name):
             continue
-        bound = lookup(file, test, test.id)[0]
+        bound = lookup_bindings(file, test, test.id)[0]
         here = [one for one in bound if file.parent(one.node) in block]
         nones = [isinstance(one.value, ast.Constant) and one.value.value is None for one in here]
         if nones == [True] and all(_is_inside(file, one.node, parent) for one in bound):
@@ -149,7 +149,7 @@ _Fact = tuple[str, str, bool]
 
 
 def _facts_at(file: FileFacts, node: ast.AST) -> Iterator[tuple[_Fact, ast.expr]]:
-    for test, wanted in islice(tests_to(file, node), MOST_TESTS):
+    for test, wanted in islice(tests_on_path(file, node), MOST_TESTS):
         yield from _facts_of_test(test, wanted)
 
 
@@ -191,19 +191,19 @@ def _same_value(file: FileFacts, test: ast.expr, read: ast.expr) -> bool:
     """Return whether two readings of an expression of names and attributes give the same value, as far as this file
     tells.
     """
-    for one, two in zip(walk(test), walk(read), strict=False):
+    for one, two in zip(walk_nodes(test), walk_nodes(read), strict=False):
         if isinstance(one, ast.Call) and called_name(one) not in _SAME_AGAIN:
             return False
         if isinstance(one, ast.Name) and isinstance(two, ast.Name):
-            there, here = (lookup(file, part, part.id) for part in (one, two))
+            there, here = (lookup_bindings(file, part, part.id) for part in (one, two))
             if isinstance(one.ctx, ast.Store):
                 continue  # `if (rows := find()) is not None:`
             if there[1] is not here[1] or {part.node for part in there[0]} != {part.node for part in here[0]}:
                 return False
-        elif isinstance(two, ast.Attribute) and file.home(test) is not file.home(read):
+        elif isinstance(two, ast.Attribute) and file.evaluation_scope(test) is not file.evaluation_scope(read):
             return False  # it may have been set before the function around it is called
         elif isinstance(two, ast.Attribute):
-            scope = file.home(read)
+            scope = file.evaluation_scope(read)
             stores = (part for part in file.mentions_in(scope, two.attr) if isinstance(part, ast.Attribute))
             if any(isinstance(part.ctx, ast.Store) for part in stores):
                 return False

@@ -15,7 +15,7 @@ from shardlint.model.evaluator.callers import Callers
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.ways import Ways
 from shardlint.model.flow import Flow
-from shardlint.model.imported import files_together
+from shardlint.model.imported import files_run_together
 from shardlint.model.lifetime.donation import Donations
 from shardlint.model.lifetime.lifetimes import Lifetimes
 from shardlint.model.mesh.contexts import Context, Contexts
@@ -62,58 +62,58 @@ class Program:
     def _start_answers(self) -> None:
         self._learned: list[object] = []
         """What holds parsed trees, or was learned from them."""
-        self.evaluator = self.learning(Evaluator(self.project, self.own))
-        self.flow = self.learning(Flow(self.project, self.evaluator))
-        self.tracing = self.learning(Tracing(self.flow))
-        self.tracing_in_sight = self.learning(Tracing(self.flow, every=True))
-        self.contexts = self.learning(Contexts(self.evaluator, self.flow))
-        self.lifetimes = self.learning(Lifetimes(Donations(self.evaluator)))
-        self.modules = self.learning(Modules(self.evaluator))
-        self.callers = self.learning(Callers(self.evaluator, self.flow))
-        self.ways = self.learning(Ways(self.evaluator, self.callers))
-        self._of_nodes: Memo[Hashable, object] = self.learning(Memo(self.needs))
+        self.evaluator = self.register_room(Evaluator(self.project, self.own))
+        self.flow = self.register_room(Flow(self.project, self.evaluator))
+        self.tracing = self.register_room(Tracing(self.flow))
+        self.tracing_in_sight = self.register_room(Tracing(self.flow, every=True))
+        self.contexts = self.register_room(Contexts(self.evaluator, self.flow))
+        self.lifetimes = self.register_room(Lifetimes(Donations(self.evaluator)))
+        self.modules = self.register_room(Modules(self.evaluator))
+        self.callers = self.register_room(Callers(self.evaluator, self.flow))
+        self.ways = self.register_room(Ways(self.evaluator, self.callers))
+        self._of_nodes: Memo[Hashable, object] = self.register_room(Memo(self.needs))
 
-    def learning(self, room: Room) -> Room:
+    def register_room(self, room: Room) -> Room:
         """Take note of what holds parsed trees: it is emptied with them."""
         self._learned.append(room)
         return room
 
-    def trim(self) -> None:
+    def trim_memory(self) -> None:
         """Between two files: let go of parsed trees and all that was learned from them once there are many.
 
         Never in the middle of a file: two parses of one file would not know each other's nodes.
         """
-        if self.project.outweighs(_KEPT):
-            self.forget()
+        if self.project.is_heavier_than(_KEPT):
+            self.forget_trees()
 
-    def left(self) -> None:
+    def trim_for_next_project(self) -> None:
         """When files of another project come next: let go of all but what takes little memory."""
-        if self.project.weight > _KEPT_BESIDE:
-            self.forget()
+        if self.project.parsed_bytes > _KEPT_BESIDE:
+            self.forget_trees()
 
-    def forget(self) -> None:
+    def forget_trees(self) -> None:
         """Let go of all parsed trees and all that was learned from them."""
         self._release_answers()
-        self.needs.renumber(self._meshes, self._answers)
+        self.needs.keep_only(self._meshes, self._answers)
         self._start_answers()
 
     def _release_answers(self) -> None:
-        self.evaluator.release()
+        self.evaluator.break_cycles()
         # They know each other; emptied, they go at once and no collector need look for them.
         for room in self._learned:
-            release = getattr(room, "release", None)
+            release = getattr(room, "release_modules", None)
             if release is not None:
                 release()
             vars(room).clear()
-        self.project.forget()
+        self.project.forget_parsed()
 
-    def end(self, heir: Program) -> None:
+    def end_for_heir(self, heir: Program) -> None:
         """Let go of everything but the needs, which another has taken over: nothing will be asked any more."""
         self._meshes, self._answers = Memo(self.needs), Memo(self.needs)
         self._release_answers()
         self._start_answers()
-        if heir.needs.many:
-            heir.needs.renumber(heir._meshes, heir._answers)
+        if heir.needs.has_too_many:
+            heir.needs.keep_only(heir._meshes, heir._answers)
 
     def value(self, file: FileFacts, node: ast.AST) -> Value:
         """Return the value of an expression."""
@@ -122,53 +122,53 @@ class Program:
     def followed(self, value: Value) -> Value:
         """A value with parameters replaced by what all their callers give, where these are known."""
         found = self.callers.followed(value)
-        return self.evaluator.settled(found) if isinstance(self.evaluator, Assuming) else found
+        return self.evaluator.assume_value(found) if isinstance(self.evaluator, Assuming) else found
 
-    def assuming(self) -> Assuming:
+    def assuming_view(self) -> Assuming:
         """A view that assumes what values most likely are, and keeps its reasons. One for each finding."""
         return Assuming(self.evaluator, self.callers)
 
-    def views(self, file: FileFacts, node: ast.AST) -> Iterator[tuple[Program, Assuming]]:
+    def views_on_paths(self, file: FileFacts, node: ast.AST) -> Iterator[tuple[Program, Assuming]]:
         """This program as it is on each way to a node that is in sight, with what is assumed there."""
-        ways = self.ways.at(Place(file, node))
+        ways = self.ways.paths_to_place(Place(file, node))
         views = [Assuming(self.evaluator, self.callers, scope, way) for scope, way in ways]
-        for view in views or [self.assuming()]:
+        for view in views or [self.assuming_view()]:
             seen = copy(self)
             seen.evaluator = view
             yield seen, view
 
     def region(self, file: FileFacts, node: ast.AST) -> Region:
         """Return the tracing state of a node, with its reason."""
-        return self.tracing.region(file, node)
+        return self.tracing.region_of_node(file, node)
 
     def region_in_sight(self, file: FileFacts, node: ast.AST) -> Region:
         """Return the tracing state of a node by the visible calls, as if there were no others."""
-        return self.tracing_in_sight.region(file, node)
+        return self.tracing_in_sight.region_of_node(file, node)
 
-    def context(self, file: FileFacts, node: ast.AST) -> Context:
+    def mesh_contexts(self, file: FileFacts, node: ast.AST) -> Context:
         """Which meshes are in context at a node."""
         return self.contexts.context(file, node)
 
-    def around(self, file: FileFacts, node: ast.AST) -> Context:
+    def surrounding_contexts(self, file: FileFacts, node: ast.AST) -> Context:
         """Every mesh context open at a node on any way, nested ones included."""
-        return self.contexts.around(file, node)
+        return self.contexts.surrounding_contexts(file, node)
 
     def call_context(self, file: FileFacts, node: ast.AST) -> Context:
         """Every mesh context open where a function is called: a definition, or what `jit(f)` makes."""
-        return self.contexts.of_calls(Place(file, node))
+        return self.contexts.contexts_of_calls(Place(file, node))
 
-    def of_node(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+    def answer_for_node(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """Return the answer to a question about nodes that several rules ask. It is dropped with the parsed files."""
-        return cast(Answer, self._of_nodes.get(question, answer))
+        return cast(Answer, self._of_nodes.get_or_make(question, answer))
 
     def together(self, file: FileFacts) -> Iterator[FileFacts]:
         """The file and those that run together with it by import, the nearest first."""
-        yield from files_together(self.evaluator.linker, self.project, file)
+        yield from files_run_together(self.evaluator.linker, self.project, file)
 
     def shared_meshes(self, file: FileFacts, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
         """The meshes handed around by what runs with a file, if all are made with axes of this type; else none."""
-        key = self.project.together(file.path), axis_types
-        return self._meshes.get(key, lambda: shared_meshes(self, file.path, axis_types))
+        key = self.project.file_set_number(file.path), axis_types
+        return self._meshes.get_or_make(key, lambda: shared_meshes(self, file.path, axis_types))
 
     def once(
         self, file: FileFacts, question: Hashable, answer: Callable[[], Answer], joined: bool = False
@@ -178,31 +178,33 @@ class Program:
 
         The answer must hold no node of a file, and say nothing of the file itself.
         """
-        return self._kept_answer((self.project.together(file.path, joined), joined, question), answer)
+        return self._remember_answer((self.project.file_set_number(file.path, joined), joined, question), answer)
 
-    def of_file(self, file: FileFacts, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+    def answer_for_file(self, file: FileFacts, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """Return the answer to a rule's question about one file, under the same condition: it holds no node and
         nothing of its asker.
         """
 
         key = file.path, question
         if key not in self._answers:
-            before = self.needs.begin()
-            self.needs.note((PART, str(file.path), OUTLINE))
+            before = self.needs.begin_answer()
+            self.needs.note_need((PART, str(file.path), OUTLINE))
             try:
                 made = answer()
             finally:
-                needed, self.needs.now = self.needs.whole(self.needs.now), before
+                needed, self.needs.now = self.needs.needs_with_given(self.needs.now), before
             # Such answers are many, and who asks for one asks for all.
-            self._answers.lend(key, made, join_needs(needed))
-        return self._kept_answer(key, answer)
+            self._answers.remember_lent_answer(key, made, join_needs(needed))
+        return self._remember_answer(key, answer)
 
-    def _kept_answer(self, key: Hashable, answer: Callable[[], Answer]) -> Answer:
-        return cast(Answer, self._answers.get(key, answer))
+    def _remember_answer(self, key: Hashable, answer: Callable[[], Answer]) -> Answer:
+        return cast(Answer, self._answers.get_or_make(key, answer))
 
-    def inherit(self, before: Program, gone: Gone) -> None:
+    def inherit_answers(self, before: Program, gone: Gone) -> None:
         """Take over answers that hold no node from a program before some files changed, as long as they hold here."""
         if GROUPS in gone.asked:  # they are remembered by which files run together
             return
-        moved = {number for path in gone.moved for number, _ in self.needs.by(path)}  # they may hold lines
-        self._answers.inherit(before._answers, self.needs.resting_on(gone.numbers(self.needs) | moved))
+        moved = {number for path in gone.moved for number, _ in self.needs.needs_by_key(path)}  # they may hold lines
+        self._answers.inherit_answers(
+            before._answers, self.needs.make_rests_on(gone.find_invalidated_numbers(self.needs) | moved)
+        )

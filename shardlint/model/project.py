@@ -12,16 +12,16 @@ from shardlint.model.mesh.configuration import Configurations, configuration_fil
 from shardlint.model.needs import Memo, Needs
 from shardlint.source.decoding import decode_file
 from shardlint.source.find import survey_folder
-from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
+from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, parse_imports
 from shardlint.source.notebook import read_program
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.screen import Texts
 from shardlint.source.searches import BOUND, JOINED, PART, SAYS, TOGETHER, Question, search_holds
-from shardlint.source.text import NOTEBOOKS, Source, Unreadable, limit_of, read_bytes
+from shardlint.source.text import NOTEBOOKS, Source, Unreadable, read_bytes, size_limit
 from shardlint.source.timing import timed
 from shardlint.source.tree import Stamp, Tree
 from shardlint.source.word_index import WordIndex
-from shardlint.source.words import bound_with
+from shardlint.source.words import names_bound_to_calls
 from shardlint.syntax import FileFacts, NotParsed, read_facts
 from shardlint.syntax.parts import OUTLINE, Part
 
@@ -37,7 +37,7 @@ _READS_BEFORE_INDEX = 10_000
 _OUTDATED = 64
 # What files hold is kept up to this many bytes: a project is searched dozens of times.
 _KEPT_TEXTS = 24_000_000
-_WORD = regex(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*")
 # What an index of words answers, and of that what the words alone do not decide.
 _BY_WORDS = ("named", "starred", "attribute", "anywhere", "imported")
 _ASIDE = ("attribute", "imported")
@@ -96,7 +96,7 @@ class Project:
             except (Unreadable, NotParsed):
                 self._facts[path] = None
         facts = self._facts[path]
-        self.needs.note(path if facts is None else (PART, str(path), OUTLINE))
+        self.needs.note_need(path if facts is None else (PART, str(path), OUTLINE))
         return facts
 
     def _parse_file(self, path: Path, source: Source) -> FileFacts:
@@ -107,19 +107,19 @@ class Project:
 
     def _keep_facts(self, path: Path, facts: FileFacts) -> FileFacts:
         if self.by_part:
-            facts.looked.tell(self.needs.note)
-            self.parts[path] = facts.looked.parts
+            facts.looked.report_to(self.needs.note_need)
+            self.parts[path] = facts.looked.parts_in_order
         self._facts[path] = facts
         return facts
 
-    def checked(self, source: Source, path: Path) -> FileFacts:
+    def parse_checked(self, source: Source, path: Path) -> FileFacts:
         """The facts of a file whose text the caller has read. Raises `NotParsed`."""
         known = self._facts.get(path)
         facts = known if known is not None and known.is_of(source) else self._parse_file(path, source)
-        self.needs.note((PART, str(path), OUTLINE))
+        self.needs.note_need((PART, str(path), OUTLINE))
         return facts
 
-    def outweighs(self, most: int) -> bool:
+    def is_heavier_than(self, most: int) -> bool:
         """Return whether the parsed files take more than about `most` bytes of memory. They are measured only now and
         then.
         """
@@ -127,32 +127,32 @@ class Project:
         if self._before_weighing >= 0:
             return False
         self._before_weighing = len(self._facts) // 8  # each is weighed a few times, however many there are
-        return self.weight > most
+        return self.parsed_bytes > most
 
     @property
-    def weight(self) -> int:
+    def parsed_bytes(self) -> int:
         """About how many bytes of memory the parsed files take."""
-        return sum(facts.held for facts in self._facts.values() if facts is not None)
+        return sum(facts.memory_bytes for facts in self._facts.values() if facts is not None)
 
-    def parsed(self) -> dict[Path, FileFacts]:
+    def parsed_files(self) -> dict[Path, FileFacts]:
         """Return the files that are parsed by now, or were lent."""
         own = {path: facts for path, facts in self._facts.items() if facts is not None}
         return {**self.lent, **own}
 
-    def forget(self) -> None:
+    def forget_parsed(self) -> None:
         """Let go of all parsed files."""
         for path, facts in self._facts.items():
             if facts is not None and facts is not self.lent.get(path):
-                facts.release()
+                facts.break_cycles()
         self._facts.clear()
 
-    def continues(self, before: Project, changed: Collection[Path]) -> None:
+    def inherit_files(self, before: Project, changed: Collection[Path]) -> None:
         """Take over what another state of the project has read, and has indexed, of the files that are the same."""
         self._code = {path: code for path, code in before._code.items() if path not in changed}
         self._room = before._room + sum(len(code) for path, code in before._code.items() if path in changed)
         outdated = before._outdated.union(changed)
-        if "_index" in vars(before) and len(outdated) <= _OUTDATED:
-            self._index, self._outdated = before._index, outdated
+        if "_word_index" in vars(before) and len(outdated) <= _OUTDATED:
+            self._word_index, self._outdated = before._word_index, outdated
 
     @cached_property
     def _survey_files(self) -> tuple[dict[str, Stamp], tuple[Path, ...]]:
@@ -176,7 +176,7 @@ class Project:
 
     @cached_property
     def _fits_in_index(self) -> bool:
-        return sum(size for path, size in self.files.items() if size <= limit_of(path)) <= _INDEX_BYTES
+        return sum(size for path, size in self.files.items() if size <= size_limit(path)) <= _INDEX_BYTES
 
     def _file_contents(self) -> Iterator[tuple[Path, bytes]]:
         """Yield the contents of the files, one at a time, because together they may be large."""
@@ -196,86 +196,88 @@ class Project:
                 self._room -= len(code)
         return code
 
-    def importing(self, path: Path, name: str, every: bool = False) -> Iterator[FileFacts | None]:
+    def files_importing(self, path: Path, name: str, every: bool = False) -> Iterator[FileFacts | None]:
         """Other files that may import `name` from the file: they run with it and hold both words, or a star.
 
         None when there are too many to read. Where `every` one is needed also those that do not run with
         it, and None for one that cannot be read.
         """
         stem = path.parent.name if path.stem == "__init__" else path.stem
-        found = dict.fromkeys((*self._whole(("named", name, stem)), *self._whole(("starred", stem))))
+        found = dict.fromkeys(
+            (*self._all_files_holding(("named", name, stem)), *self._all_files_holding(("starred", stem)))
+        )
         yield from self._read_files(
             list(found) if every else self._files_running_with(path, list(found)), path, every
         )
 
-    def with_attribute(self, file: FileFacts, name: str) -> Iterator[FileFacts | None]:
+    def files_with_attribute(self, file: FileFacts, name: str) -> Iterator[FileFacts | None]:
         """Files that run with one and in which `.name` stands, the given one first. None when they are too many."""
         yield file
         yield from self._read_files(
-            self._files_running_with(file.path, self._whole(("attribute", name))), file.path
+            self._files_running_with(file.path, self._all_files_holding(("attribute", name))), file.path
         )
 
-    def calling(self, path: Path, names: tuple[str, ...]) -> Iterator[FileFacts | None]:
+    def files_calling(self, path: Path, names: tuple[str, ...]) -> Iterator[FileFacts | None]:
         """Files that run with one, tests aside, in which `name(` stands for one of the names.
 
         None when there are too many to read.
         """
-        found = self._files_running_with(path, self._whole(("calling", *names)))
+        found = self._files_running_with(path, self._all_files_holding(("calling", *names)))
         yield from self._read_files([path for path in found if not self.is_test(path)], None)
 
-    def holding(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> Iterator[FileFacts | None]:
+    def files_holding(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> Iterator[FileFacts | None]:
         """Files that run with one (or are `joined` to it) and hold one of the texts, however many.
 
         None for a file that cannot be read.
         """
         yield from self._read_files(
-            self._files_running_with(path, self._whole(("holding", *texts)), joined), None, every=True
+            self._files_running_with(path, self._all_files_holding(("holding", *texts)), joined), None, every=True
         )
 
-    def saying(self, path: Path, texts: tuple[str, ...]) -> list[Path]:
+    def paths_holding(self, path: Path, texts: tuple[str, ...]) -> list[Path]:
         """The files of `holding`, for whoever does not look into them."""
-        return self._files_running_with(path, self._whole(("holding", *texts)))
+        return self._files_running_with(path, self._all_files_holding(("holding", *texts)))
 
-    def mapping(self, path: Path) -> list[Path]:
+    def mapping_files(self, path: Path) -> list[Path]:
         """The other files that run with one and hold `shard_map` or `pmap`, tests aside."""
-        return self._mapping.get(path, lambda: self._found_mapping(path))
+        return self._mapping.get_or_make(path, lambda: self._found_mapping(path))
 
     def _found_mapping(self, path: Path) -> list[Path]:
-        found = self._files_running_with(path, self._whole(("holding", "shard_map", "pmap", "in_specs")))
+        found = self._files_running_with(path, self._all_files_holding(("holding", "shard_map", "pmap", "in_specs")))
         return [one for one in found if one != path and not self.is_test(one)]
 
-    def mappers(self, path: Path) -> list[Path]:
+    def mapping_importers(self, path: Path) -> list[Path]:
         """The files that import one and hold `shard_map` or `pmap`, tests aside; none of one that does not name jax."""
-        return self._mappers.get(path, lambda: self._found_mappers(path))
+        return self._mappers.get_or_make(path, lambda: self._found_mappers(path))
 
-    def runners(self, path: Path) -> list[Path]:
+    def files_mapping_functions(self, path: Path) -> list[Path]:
         """The files that map functions of one, or where it maps some, that may call what it maps; tests aside."""
         if not any(Texts(self.bytes_of(path))[text] for text in (b"shard_map", b"pmap")):
-            return self.mappers(path)
-        others = self._files_running_with(path, self._whole(("holding", "jax")))
+            return self.mapping_importers(path)
+        others = self._files_running_with(path, self._all_files_holding(("holding", "jax")))
         return [one for one in others if one != path and not self.is_test(one)]
 
     def _found_mappers(self, path: Path) -> list[Path]:
-        others = self.mapping(path)
-        near = [one for one in others if self.graph.imports_itself(str(one), str(path))] if others else []
+        others = self.mapping_files(path)
+        near = [one for one in others if self.import_graph.imports_itself(str(one), str(path))] if others else []
         if not near:
             return []
         about = Texts(self.bytes_of(path))[b"jax"]
-        self.needs.note((SAYS, str(path), "jax", "1" if about else ""))
+        self.needs.note_need((SAYS, str(path), "jax", "1" if about else ""))
         return near if about else []
 
-    def bound_with(self, path: Path, calls: tuple[str, ...]) -> frozenset[str]:
+    def names_bound_to_calls(self, path: Path, calls: tuple[str, ...]) -> frozenset[str]:
         """Names that a file may bind with what some calls give (`f(`): by its text alone, which need not parse."""
-        return self._bound_with.get((path, calls), lambda: self._found_bound(path, calls))
+        return self._bound_with.get_or_make((path, calls), lambda: self._found_bound(path, calls))
 
     def _found_bound(self, path: Path, calls: tuple[str, ...]) -> frozenset[str]:
-        found = bound_with(self.bytes_of(path).decode("utf-8", "replace"), calls)
-        self.needs.note((BOUND, str(path), ",".join(calls), ",".join(sorted(found))))
+        found = names_bound_to_calls(self.bytes_of(path).decode("utf-8", "replace"), calls)
+        self.needs.note_need((BOUND, str(path), ",".join(calls), ",".join(sorted(found))))
         return found
 
-    def unread(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> list[Path]:
+    def unreadable_files(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> list[Path]:
         """The files of `holding` that cannot be read as Python."""
-        found = self._files_running_with(path, self._whole(("holding", *texts)), joined)
+        found = self._files_running_with(path, self._all_files_holding(("holding", *texts)), joined)
         return [one for one in found if self.facts(one) is None]
 
     def is_test(self, path: Path) -> bool:
@@ -286,66 +288,70 @@ class Project:
             self._tests[path] = any(one.startswith(("test", "conftest")) or one.endswith("_test.py") for one in inside)
         return self._tests[path]
 
-    def anywhere(self, path: Path, text: str) -> bool:
+    def is_named_anywhere(self, path: Path, text: str) -> bool:
         """Return whether a file or any that runs with it holds a dotted name."""
         return self._is_there(path, ("anywhere", text))
 
-    def holds(self, path: Path, *texts: str) -> bool:
+    def is_text_in_files(self, path: Path, *texts: str) -> bool:
         """Return whether a file or any that runs with it holds one of some texts.
 
         A text that begins with `(?` is a regular expression.
         """
         return self._is_there(path, ("holding", *texts))
 
-    def mentioning(self, path: Path, text: str) -> list[Path]:
+    def paths_naming(self, path: Path, text: str) -> list[Path]:
         """The files that run with one and hold a dotted name."""
-        return self._files_running_with(path, self._whole(("anywhere", text)))
+        return self._files_running_with(path, self._all_files_holding(("anywhere", text)))
 
-    def naming(self, path: Path, text: str, joined: bool = False) -> Iterator[FileFacts | None]:
+    def files_naming(self, path: Path, text: str, joined: bool = False) -> Iterator[FileFacts | None]:
         """The files that run with one (or are `joined` to it) and hold a dotted name, as `holding` gives them."""
         yield from self._read_files(
-            self._files_running_with(path, self._whole(("anywhere", text)), joined), None, every=True
+            self._files_running_with(path, self._all_files_holding(("anywhere", text)), joined), None, every=True
         )
 
-    def imported(self, path: Path, module: str, joined: bool = False) -> bool:
+    def is_module_imported(self, path: Path, module: str, joined: bool = False) -> bool:
         """Return whether a file or any that runs with it (or is `joined` to it) imports a module."""
         return self._is_there(path, ("imported", module), joined)
 
-    def together(self, path: Path, joined: bool = False) -> int:
+    def file_set_number(self, path: Path, joined: bool = False) -> int:
         """A name for the set of files that may run in one program with a file.
 
         These are the files that import it and all that these import. Folders do not count. `joined` are also those
         that may run with one of them, and so on: what must change in all of them or in none.
         """
-        self.needs.note((JOINED if joined else TOGETHER, str(path)))
+        self.needs.note_need((JOINED if joined else TOGETHER, str(path)))
         with timed("searching the project"):
-            return self.graph.joined(str(path)) if joined else self.graph.together(str(path))
+            return (
+                self.import_graph.files_transitively_together(str(path))
+                if joined
+                else self.import_graph.files_run_together(str(path))
+            )
 
     @cached_property
-    def graph(self) -> ImportGraph:
+    def import_graph(self) -> ImportGraph:
         """Which files import which."""
         known = self._graph() if self._graph is not None and not self._overlay else None
         return known or ImportGraph(
-            str(self.root), {str(path): imports_of(data) for path, data in self._file_contents()}
+            str(self.root), {str(path): parse_imports(data) for path, data in self._file_contents()}
         )
 
     def _is_there(self, path: Path, question: Question, joined: bool = False) -> bool:
-        found = self._whole(question)
+        found = self._all_files_holding(question)
         if path in found:
             return True
-        mask = self.together(path, joined) if found else 0
-        return any(self.graph.holds(mask, str(other)) for other in found)
+        mask = self.file_set_number(path, joined) if found else 0
+        return any(self.import_graph.contains_path(mask, str(other)) for other in found)
 
     def _files_running_with(self, path: Path, found: list[Path], joined: bool = False) -> list[Path]:
         """Of some files those that run with one."""
         if all(other == path for other in found):
             return found
-        mask = self.together(path, joined)
-        return [other for other in found if self.graph.holds(mask, str(other))]
+        mask = self.file_set_number(path, joined)
+        return [other for other in found if self.import_graph.contains_path(mask, str(other))]
 
-    def _whole(self, question: Question) -> list[Path]:
+    def _all_files_holding(self, question: Question) -> list[Path]:
         """The files of the project of which `holds` is true."""
-        self.needs.note(question)
+        self.needs.note_need(question)
         if question not in self.answers:
             with timed("searching the project"):
                 self._find_answer(question)
@@ -364,9 +370,13 @@ class Project:
             return None
         self._searches += 1
         seldom = self._searches <= _SEARCHES_BEFORE_INDEX and self._reads < _READS_BEFORE_INDEX
-        if seldom and "_index" not in vars(self):
+        if seldom and "_word_index" not in vars(self):
             return None
-        found = [path for path in self._index.find(said, kind == "starred") if path not in self._outdated]
+        found = [
+            path
+            for path in self._word_index.files_with_words(said, kind == "starred")
+            if path not in self._outdated
+        ]
         if kind in _ASIDE:
             found = [path for path in found if search_holds(question, self.bytes_of(path))]
         changed = [
@@ -380,7 +390,7 @@ class Project:
         return [path for path in self.files if path in members]
 
     @cached_property
-    def _index(self) -> WordIndex:
+    def _word_index(self) -> WordIndex:
         return WordIndex(self._file_contents())
 
     def _read_files(
@@ -405,16 +415,16 @@ class Project:
             folder = folder.parent
         return ".".join(reversed(parts))
 
-    def resolve(self, dotted: str, importer: Path) -> Path | None:
+    def resolve_module(self, dotted: str, importer: Path) -> Path | None:
         """The project's file for an absolute module name, seen from the file that imports it."""
         return self._find_module(("module", str(self._top_folder(importer.parent)), dotted))
 
-    def in_root(self, dotted: str) -> Path | None:
+    def module_in_root(self, dotted: str) -> Path | None:
         """The project's file for a module name, seen from the root."""
         return self._find_module(("module", str(self.root), dotted))
 
     @property
-    def marked(self) -> bool:
+    def has_project_root(self) -> bool:
         """True if the root is that of a project, so that what is nowhere below it is not in the project.
 
         Without a mark it is the folder of the checked file's package, and others may use it from outside.
@@ -422,7 +432,7 @@ class Project:
         return self._find_module(("marker",)) is not None
 
     def _find_module(self, question: Question) -> Path | None:
-        self.needs.note(question)
+        self.needs.note_need(question)
         if question not in self.answers:
             found = self.module_file(question)
             self.answers[question] = [found] if found is not None else []
@@ -436,7 +446,7 @@ class Project:
         if question[0] == "marker":
             return next((self.root / name for name in MARKERS if os.path.exists(self.root / name)), None)
         if question[0] == "module":
-            return self._by_name(question[2], Path(question[1]))
+            return self._module_by_name(question[2], Path(question[1]))
         return self._relative_module(Path(question[1]), int(question[2]), question[3])
 
     def _top_folder(self, folder: Path) -> Path:
@@ -448,7 +458,7 @@ class Project:
             self._tops[folder] = top
         return self._tops[folder]
 
-    def _by_name(self, dotted: str, top: Path) -> Path | None:
+    def _module_by_name(self, dotted: str, top: Path) -> Path | None:
         if not dotted:
             return None
         relative = dotted.replace(".", "/")
@@ -470,7 +480,7 @@ class Project:
             chain.append(top)
         return tuple(dict.fromkeys(str(base) for base in (*chain, *(self.root / one for one in SOURCE_FOLDERS))))
 
-    def relative(self, importer: Path, level: int, dotted: str) -> Path | None:
+    def resolve_relative(self, importer: Path, level: int, dotted: str) -> Path | None:
         """The project's file for a relative import (`from ..a import b`: level 2, dotted "a")."""
         return self._find_module(("relative", str(importer.parent), str(level), dotted))
 

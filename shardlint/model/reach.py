@@ -21,30 +21,30 @@ _MOST = 48
 _NAMES = 4  # how many names in a row stand for each other
 
 
-def assigned_once(file: FileFacts, name: ast.Name) -> ast.expr | None:
+def sole_assigned_value(file: FileFacts, name: ast.Name) -> ast.expr | None:
     """Return the value bound to a name where it is read, if one assignment alone may have bound it."""
-    bindings, _ = lookup(file, name, name.id)
+    bindings, _ = lookup_bindings(file, name, name.id)
     return bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
 
 
 def settled_expression(file: FileFacts, node: ast.expr) -> ast.expr:
     """The expression that a name stands for, where only one gives it."""
     for _ in range(_NAMES):
-        value = assigned_once(file, node) if isinstance(node, ast.Name) else None
+        value = sole_assigned_value(file, node) if isinstance(node, ast.Name) else None
         if value is None:
             break
         node = value
     return node
 
 
-def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Scope | None]:
+def lookup_bindings(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Scope | None]:
     """The bindings that can give `name` its value at `use`, and the scope that owns it (None for builtins).
 
     Follows Python's rules: class scopes are seen only by code directly in them, comprehension targets stay inside.
     """
-    home = file.home(use)
+    home = file.evaluation_scope(use)
     for scope, bindings in _owners_of_name(file, home, name):
-        where = _runs_at(use, home, scope)
+        where = _executing_node(use, home, scope)
         if where is not None:
             found = reaching_bindings(file, where, bindings)
             if not found and scope.kind == "class":
@@ -56,10 +56,14 @@ def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Sco
 
 def global_bindings(file: FileFacts, name: str) -> list[Binding]:
     """Where functions of a file bind a name of the module that they declare `global`, the first in the text first."""
-    homes = [file.home(one) for one in file.mentions(name) if isinstance(getattr(one, "ctx", None), ast.Store)]
+    homes = [
+        file.evaluation_scope(one)
+        for one in file.find_mentions(name)
+        if isinstance(getattr(one, "ctx", None), ast.Store)
+    ]
     inside = [one for one in dict.fromkeys(homes) if name in one.outer_names]
     found = [one for home in inside for one in file.bindings(home, name)]
-    return [one for one in found if lookup(file, one.node, name)[1] is file.module]
+    return [one for one in found if lookup_bindings(file, one.node, name)[1] is file.module]
 
 
 def replaces_none(file: FileFacts, binding: Binding) -> bool:
@@ -83,7 +87,7 @@ def may_refer(file: FileFacts, use: ast.AST, name: str, binder: ast.AST) -> bool
 
     Much cheaper than `lookup`, which says whether that binding reaches the use: names like `f` stand everywhere.
     """
-    for scope, bindings in _owners_of_name(file, file.home(use), name):
+    for scope, bindings in _owners_of_name(file, file.evaluation_scope(use), name):
         if (scope, name) not in file.binders:
             file.binders[scope, name] = frozenset(binding.node for binding in bindings)
         if binder in file.binders[scope, name]:
@@ -93,45 +97,45 @@ def may_refer(file: FileFacts, use: ast.AST, name: str, binder: ast.AST) -> bool
     return False
 
 
-def readers(file: FileFacts, target: ast.Name) -> list[tuple[ast.Name, bool]]:
+def find_binding_reads(file: FileFacts, target: ast.Name) -> list[tuple[ast.Name, bool]]:
     """The reads that a binding of a name reaches, in text order, each with whether no other binding does.
 
     Found for all bindings of the name at once: a name that is bound again and again is read as often.
     """
-    home = file.home(target)
+    home = file.evaluation_scope(target)
     # A name declared global is read outside of the function that binds it.
     outside = target.id in home.outer_names
 
-    def made() -> dict[ast.AST, list[tuple[ast.Name, bool]]]:
+    def collect_reads() -> dict[ast.AST, list[tuple[ast.Name, bool]]]:
         found: dict[ast.AST, list[tuple[ast.Name, bool]]] = {}
-        for use in file.mentions(target.id) if outside else file.mentions_in(home, target.id):
+        for use in file.find_mentions(target.id) if outside else file.mentions_in(home, target.id):
             if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
-                bindings, _ = lookup(file, use, target.id)
+                bindings, _ = lookup_bindings(file, use, target.id)
                 for binding in bindings:
                     if binding.kind != "more":
                         found.setdefault(binding.node, []).append((use, len(bindings) == 1))
         return found
 
-    return file.kept(("readers", (None if outside else home, target.id)), made).get(target, [])
+    return file.remember_for_file(("readers", (None if outside else home, target.id)), collect_reads).get(target, [])
 
 
 def _owners_of_name(file: FileFacts, home: Scope, name: str) -> Iterator[tuple[Scope, list[Binding]]]:
     """The scopes that code in `home` may take a name from, innermost first, each with its bindings of it."""
-    for scope in home.outward():
-        if scope.kind == "class" and scope is not home and not _in_class_comprehension(home, scope):
+    for scope in home.enclosing_scopes():
+        if scope.kind == "class" and scope is not home and not _is_in_class_comprehension(home, scope):
             continue
         bindings = file.bindings(scope, name)
         if bindings and name not in scope.outer_names:
             yield scope, bindings
 
 
-def _in_class_comprehension(home: Scope, scope: Scope) -> bool:
+def _is_in_class_comprehension(home: Scope, scope: Scope) -> bool:
     return home.kind == "comprehension" and home.parent is scope
 
 
-def _runs_at(use: ast.AST, home: Scope, scope: Scope) -> ast.AST | None:
+def _executing_node(use: ast.AST, home: Scope, scope: Scope) -> ast.AST | None:
     """The node of `scope` as part of which a use runs: itself, also in a comprehension, or the class it stands in."""
-    for outer in home.outward():
+    for outer in home.enclosing_scopes():
         if outer is scope:
             return use
         if outer.kind not in ("comprehension", "class"):
@@ -167,7 +171,7 @@ def _bindings_seen_by_closure(
 
 
 def _child_under(file: FileFacts, use: ast.AST, scope: Scope) -> ast.AST | None:
-    home: Scope | None = file.home(use)
+    home: Scope | None = file.evaluation_scope(use)
     while home is not None and home.parent is not scope:
         home = home.parent
     return home.node if home is not None else None
@@ -197,9 +201,12 @@ def _reaching_bindings(file: FileFacts, use: ast.AST, bindings: list[Binding]) -
     """Those found in a branch that the use is not in, for what stands above them in it."""
     arms: set[tuple[ast.If, str]] = set()
     if not again and bindings and bindings[0].scope.kind != "comprehension":
-        bindings = bindings[: bisect_right(bindings, position, key=_bound_at)]
+        bindings = bindings[: bisect_right(bindings, position, key=_binding_position)]
         for first, end in _other_branches(file, chain):
-            low, high = bisect_left(bindings, first, key=_bound_at), bisect_left(bindings, end, key=_bound_at)
+            low, high = (
+                bisect_left(bindings, first, key=_binding_position),
+                bisect_left(bindings, end, key=_binding_position),
+            )
             asked = [binding for binding in bindings[low:high] if binding.kind == "walrus"]
             bindings = bindings[:low] + asked + bindings[high:]
     for binding in reversed(bindings):
@@ -221,25 +228,25 @@ def _reaching_bindings(file: FileFacts, use: ast.AST, bindings: list[Binding]) -
             return [binding]
         other = _statement_chain(file, binding.node)
         shared = _shared_depth(chain, other)
-        before = _takes_effect(binding, file) <= position
+        before = _effect_position(binding, file) <= position
         if _are_exclusive(chain, other, shared):
             if again and _loop_above(file, chain, shared):
                 found.append(binding)
             continue
         if not before:
-            if again and _loop_above(file, chain, shared) and not _bound_anew(chain, shared, binding.name):
+            if again and _loop_above(file, chain, shared) and not _is_rebound_by_loop(chain, shared, binding.name):
                 found.append(binding)
                 later.append((binding, _innermost_loop(chain[:shared])))
             continue
         # Around a loop a turn may end between two bindings; before it, the one below always runs after the other.
         straight = not again or not _loop_above(file, chain, shared)
-        if settled or (straight and any(_bound_below(one, there, other) for one, there in passed)):
+        if settled or (straight and any(_passes_later_binding(one, there, other) for one, there in passed)):
             continue
         found.append(binding)
         if len(other) > shared + 1 and binding.kind in ("assign", "unpack"):
             if not any(isinstance(one, (*_TRIES, *_LOOPS)) for one in other[shared:]):
                 passed.append((binding, other))
-        if not _may_pass_binding(binding, chain, other, shared) or _on_both_ways(arms, other, shared):
+        if not _may_pass_binding(binding, chain, other, shared) or _covers_both_branches(arms, other, shared):
             settled = True
             # What a round of a loop leaves is not read by the next one if that binds the name first.
             gone = {id(one) for one, loop in later if any(outer is loop for outer in chain[:shared])}
@@ -251,7 +258,7 @@ def _position_of(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-def _bound_at(binding: Binding) -> tuple[int, int]:
+def _binding_position(binding: Binding) -> tuple[int, int]:
     return _position_of(binding.node)
 
 
@@ -293,7 +300,7 @@ def _facts_of_chain(outer: ast.AST | None, inner: ast.AST, above: _ChainFacts) -
     )
 
 
-def _takes_effect(binding: Binding, file: FileFacts) -> tuple[int, int]:
+def _effect_position(binding: Binding, file: FileFacts) -> tuple[int, int]:
     """Where the name has its value: after the whole statement for an assignment (`x = f(x)` reads the old x)."""
     if binding.kind in ("assign", "unpack", "augment", "walrus"):
         owner = file.parent(binding.node)
@@ -308,7 +315,7 @@ def _takes_effect(binding: Binding, file: FileFacts) -> tuple[int, int]:
 
 def _statement_chain(file: FileFacts, node: ast.AST) -> tuple[ast.AST, ...]:
     """Statements and clauses around a node inside its own function, outermost first, the node's own last."""
-    home = file.home(node)
+    home = file.evaluation_scope(node)
     while home.kind == "comprehension" and home.parent is not None:
         home = home.parent
     current: ast.AST | None = node
@@ -354,17 +361,17 @@ def _innermost_loop(shared: Sequence[ast.AST]) -> ast.AST:
     return next(node for node in reversed(shared) if isinstance(node, _LOOPS))
 
 
-def _bound_anew(use: Sequence[ast.AST], shared: int, name: str) -> bool:
+def _is_rebound_by_loop(use: Sequence[ast.AST], shared: int, name: str) -> bool:
     """Return whether the next iteration of the innermost of these loops rebinds the name before a use in its body."""
     depth = max(index for index, node in enumerate(use[:shared]) if isinstance(node, _LOOPS))
     loop = use[depth]
     if not isinstance(loop, ast.For | ast.AsyncFor) or len(use) <= depth + 1:
         return False
     targets = names_in(loop.target)
-    return name in targets and field_of(loop, use[depth + 1]) == "body"
+    return name in targets and block_name_of(loop, use[depth + 1]) == "body"
 
 
-def field_of(owner: ast.AST, node: ast.AST) -> str:
+def block_name_of(owner: ast.AST, node: ast.AST) -> str:
     """Which block of a compound statement (`body`, `orelse`, ...) a child statement or clause is in."""
     for name in ("body", "orelse", "finalbody", "handlers", "cases"):
         if node in getattr(owner, name, ()):
@@ -378,11 +385,11 @@ def _are_exclusive(first: Sequence[ast.AST], second: Sequence[ast.AST], shared: 
         return False
     owner, left, right = first[shared - 1], first[shared], second[shared]
     if isinstance(owner, ast.If):
-        return {field_of(owner, left), field_of(owner, right)} == {"body", "orelse"}
+        return {block_name_of(owner, left), block_name_of(owner, right)} == {"body", "orelse"}
     if isinstance(owner, ast.Match):
         return left is not right
     if isinstance(owner, _TRIES):
-        fields = {field_of(owner, left), field_of(owner, right)}
+        fields = {block_name_of(owner, left), block_name_of(owner, right)}
         return (fields == {"handlers"} and left is not right) or fields == {"handlers", "orelse"}
     return False
 
@@ -395,11 +402,11 @@ def _may_pass_binding(
     owner = use[shared - 1] if shared else None
     # In the same statement's different blocks: a try body may have stopped before the binding.
     if isinstance(owner, _TRIES) and below and using:
-        mine, theirs = field_of(owner, below[0]), field_of(owner, using[0])
+        mine, theirs = block_name_of(owner, below[0]), block_name_of(owner, using[0])
         if mine == "body" and theirs in ("handlers", "finalbody"):
             return True
     for outer, inner in itertools.pairwise(below):
-        where = field_of(outer, inner)
+        where = block_name_of(outer, inner)
         if isinstance(outer, ast.With | ast.AsyncWith) or (
             isinstance(outer, _TRIES) and where in ("body", "finalbody")
         ):
@@ -417,7 +424,7 @@ def _may_pass_binding(
     return isinstance(last, _PARTS)
 
 
-def _on_both_ways(arms: set[tuple[ast.If, str]], chain: Sequence[ast.AST], shared: int) -> bool:
+def _covers_both_branches(arms: set[tuple[ast.If, str]], chain: Sequence[ast.AST], shared: int) -> bool:
     """Return whether a binding and those below it leave no path past them: both arms of each `if` around it bind the
     name.
 
@@ -430,7 +437,7 @@ def _on_both_ways(arms: set[tuple[ast.If, str]], chain: Sequence[ast.AST], share
     for outer, inner in reversed(list(itertools.pairwise(below))):
         if isinstance(outer, ast.With | ast.AsyncWith):
             continue
-        field = field_of(outer, inner)
+        field = block_name_of(outer, inner)
         if not isinstance(outer, ast.If) or field == "head":
             return False
         branched = True
@@ -442,7 +449,7 @@ def _on_both_ways(arms: set[tuple[ast.If, str]], chain: Sequence[ast.AST], share
     return branched
 
 
-def _bound_below(later: Binding, there: Sequence[ast.AST], chain: Sequence[ast.AST]) -> bool:
+def _passes_later_binding(later: Binding, there: Sequence[ast.AST], chain: Sequence[ast.AST]) -> bool:
     """Return whether control from a place passes a binding below it: both are in one branch of an `if`."""
     shared = _shared_depth(chain, there)
     return not _are_exclusive(chain, there, shared) and not _may_pass_binding(later, chain, there, shared)

@@ -13,7 +13,7 @@ from dataclasses import field
 from types import MappingProxyType
 
 from shardlint.model import api
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     LARGEST,
     Api,
@@ -100,12 +100,12 @@ def shape_of(
 
     `environment` is as in `Evaluator.value`. `given` are shapes of parameters (their `ast.arg`) that the caller knows.
     """
-    return _Reader(evaluator, given).of(place, environment or evaluator.environment(place))
+    return _Reader(evaluator, given).read_shape(place, environment or evaluator.environment(place))
 
 
 def shape_of_value(evaluator: Values, value: Value) -> Shape | None:
     """The shape of the array a value is."""
-    return _Reader(evaluator).of_value(value)
+    return _Reader(evaluator).shape_of_value(value)
 
 
 @dataclass
@@ -118,7 +118,7 @@ class _Reader:
     steps: int = 0
     known: dict[tuple[ast.AST, Environment | None], Shape | None] = field(default_factory=dict)
 
-    def of(self, place: Place, env: Environment | None) -> Shape | None:
+    def read_shape(self, place: Place, env: Environment | None) -> Shape | None:
         key = place.node, env
         if key not in self.known:
             self.known[key] = None  # an array that is made of itself
@@ -139,60 +139,60 @@ class _Reader:
             case ast.Call():
                 return self._shape_of_call(place, node, env)
             case ast.Attribute(attr="T"):
-                inner = self.of(Place(file, node.value), env)
+                inner = self.read_shape(Place(file, node.value), env)
                 return inner[::-1] if inner is not None else None
             case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-                return self.of(Place(file, node.operand), env)
+                return self.read_shape(Place(file, node.operand), env)
             case ast.BinOp(
                 op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Mod() | ast.Pow()
             ):
                 return self._shape_of_arithmetic(place, node, env)
             case ast.BinOp(op=ast.MatMult(), left=left, right=right):
                 return self._shape_of_product(
-                    self.of(Place(file, left), env), self.of(Place(file, right), env)
+                    self.read_shape(Place(file, left), env), self.read_shape(Place(file, right), env)
                 )
             case ast.IfExp():
-                return _common_shape([self.of(Place(file, part), env) for part in (node.body, node.orelse)])
+                return _common_shape([self.read_shape(Place(file, part), env) for part in (node.body, node.orelse)])
             case ast.NamedExpr():
-                return self.of(Place(file, node.value), env)
+                return self.read_shape(Place(file, node.value), env)
             case ast.Attribute() | ast.Subscript():
-                return self.of_value(self.evaluator.value(place, env))
+                return self.shape_of_value(self.evaluator.value(place, env))
         return None
 
-    def of_value(self, value: Value) -> Shape | None:
+    def shape_of_value(self, value: Value) -> Shape | None:
         if isinstance(value, Choice):
-            return _common_shape([self.of_value(option) for option in options(value)])
+            return _common_shape([self.shape_of_value(option) for option in options(value)])
         if isinstance(value, CallResult) and isinstance(value.by, Api) and value.call is not None:
-            return self.of(value.call.place, value.call.environment)
+            return self.read_shape(value.call.place, value.call.environment)
         if isinstance(value, Constant) and isinstance(value.value, int | float | complex):
             return ()
         if isinstance(value, Computed) and value.place is not None:
-            return self.of(value.place, value.environment)
+            return self.read_shape(value.place, value.environment)
         return None
 
     # names
 
     def _shape_of_name(self, place: Place, node: ast.Name, env: Environment | None) -> Shape | None:
         file = place.file
-        bindings, scope = lookup(file, node, node.id)
+        bindings, scope = lookup_bindings(file, node, node.id)
         if scope is None or not bindings or any(binding.kind == "more" for binding in bindings):
             return None
-        if scope.kind == "module" and file.home(node) is not scope and node.id in file.rebound_globals:
+        if scope.kind == "module" and file.evaluation_scope(node) is not scope and node.id in file.rebound_globals:
             return None
-        inner = env if scope is file.home(node) else None
+        inner = env if scope is file.evaluation_scope(node) else None
         return _common_shape([self._shape_of_binding(place, binding, inner) for binding in bindings])
 
     def _shape_of_binding(self, place: Place, binding: Binding, env: Environment | None) -> Shape | None:
         if binding.kind in ("assign", "walrus") and binding.value is not None:
-            return self.of(Place(place.file, binding.value), env)
+            return self.read_shape(Place(place.file, binding.value), env)
         if binding.node in self.given:
             return self.given[binding.node]
         if binding.kind in ("param", "for", "comprehension"):
             self.evaluator.rests_on_call()
-            value = env.bound(binding.name, binding.kind, binding.node) if env is not None else None
-            return self.of_value(value) if value is not None else None
+            value = env.bound_value(binding.name, binding.kind, binding.node) if env is not None else None
+            return self.shape_of_value(value) if value is not None else None
         if binding.kind == "from":
-            return self.of_value(self.evaluator.binding(place.file, binding))
+            return self.shape_of_value(self.evaluator.evaluate_binding(place.file, binding))
         return None
 
     # calls
@@ -204,34 +204,34 @@ class _Reader:
         if isinstance(node.func, ast.Attribute):
             base = Place(place.file, node.func.value)
             return self._shape_by_method(base, place, node.func.attr, node, env)
-        return self.of_value(
+        return self.shape_of_value(
             self.evaluator.value(place, env)
         )  # a function of the project that returns an array
 
     def _shape_made_by(
         self, name: str, place: Place, node: ast.Call, env: Environment | None
     ) -> Shape | None:
-        arguments = self.evaluator.arguments(place, env)
+        arguments = self.evaluator.read_arguments(place, env)
         if arguments.open_positional or arguments.open_keywords:
             return None
         first = arguments.positional[0] if arguments.positional else None
         if name in _FROM_SHAPE:
             index, keyword = _FROM_SHAPE[name]
-            given = arguments.get(keyword, (*("",) * index, keyword))
+            given = arguments.argument_for(keyword, (*("",) * index, keyword))
             if given is None:
                 return () if name in _SCALAR_WITHOUT else None
-            return self.dimensions(given, env)
+            return self.read_dimensions(given, env)
         if name in ("numpy.random.rand", "numpy.random.randn"):
-            return tuple(self.dimension(one, env) for one in arguments.positional)
+            return tuple(self.read_dimension(one, env) for one in arguments.positional)
         if name in _LIKE:
             given = arguments.keywords.get("shape")
             if given is not None and self.evaluator.value(given, env) != Constant(None):
-                return self.dimensions(given, env)
-            return self.of(first, env) if first is not None else None
+                return self.read_dimensions(given, env)
+            return self.read_shape(first, env) if first is not None else None
         if name in ELEMENTWISE:
-            return self.of(first, env) if first is not None else None
+            return self.read_shape(first, env) if first is not None else None
         if name in PRODUCTS and len(arguments.positional) == 2:
-            return self._shape_of_product(*(self.of(one, env) for one in arguments.positional))
+            return self._shape_of_product(*(self.read_shape(one, env) for one in arguments.positional))
         if name in _FROM_DATA:
             return (
                 self._shape_of_data(first, env)
@@ -266,9 +266,9 @@ class _Reader:
             case "eye", [rows, columns]:
                 return tuple(one if isinstance(one, int) else None for one in (rows, columns))
             case "reshape", [_, _]:
-                return self._shape_after_reshape(self.of(given[0], env), self.dimensions(given[1], env))
+                return self._shape_after_reshape(self.read_shape(given[0], env), self.read_dimensions(given[1], env))
             case "broadcast_to", [_, _]:
-                return self.dimensions(given[1], env)
+                return self.read_dimensions(given[1], env)
         return None
 
     def _shape_by_method(
@@ -279,12 +279,12 @@ class _Reader:
         given = [Place(place.file, argument) for argument in node.args]
         if name == "reshape" and given and not node.keywords:
             asked = (
-                self.dimensions(given[0], env)
+                self.read_dimensions(given[0], env)
                 if len(given) == 1
-                else tuple(self.dimension(one, env) for one in given)
+                else tuple(self.read_dimension(one, env) for one in given)
             )
-            return self._shape_after_reshape(self.of(base, env), asked)
-        inner = self.of(base, env)
+            return self._shape_after_reshape(self.read_shape(base, env), asked)
+        inner = self.read_shape(base, env)
         if inner is None:
             return None
         if name in _KEEPING_METHODS:
@@ -307,7 +307,7 @@ class _Reader:
         """Return the shape of the array that a display of numbers, or another array, makes."""
         node = place.node
         if not isinstance(node, ast.List | ast.Tuple):
-            return self.of(place, env)
+            return self.read_shape(place, env)
         if any(isinstance(element, ast.Starred) for element in node.elts):
             return None
         if not node.elts:
@@ -317,7 +317,10 @@ class _Reader:
 
     def _shape_of_arithmetic(self, place: Place, node: ast.BinOp, env: Environment | None) -> Shape | None:
         """An array and a number. Two arrays of one shape keep it too; other pairs may be broadcast."""
-        left, right = self.of(Place(place.file, node.left), env), self.of(Place(place.file, node.right), env)
+        left, right = (
+            self.read_shape(Place(place.file, node.left), env),
+            self.read_shape(Place(place.file, node.right), env),
+        )
         if left is None or right is None:
             return None
         if not left or not right:
@@ -332,29 +335,29 @@ class _Reader:
 
     # dimensions
 
-    def dimensions(self, place: Place, env: Environment | None) -> Shape | None:
+    def read_dimensions(self, place: Place, env: Environment | None) -> Shape | None:
         """Return the shape in an expression that is the argument `shape`."""
         node = place.node
         if isinstance(node, ast.Attribute) and node.attr == "shape":
-            of_array = self.of(Place(place.file, node.value), env)
+            of_array = self.read_shape(Place(place.file, node.value), env)
             if of_array is not None:
                 return of_array
         if isinstance(node, ast.Tuple | ast.List):
             if any(isinstance(element, ast.Starred) for element in node.elts):
                 return None
-            return tuple(self.dimension(Place(place.file, element), env) for element in node.elts)
+            return tuple(self.read_dimension(Place(place.file, element), env) for element in node.elts)
         value = self.evaluator.value(place, env)
         if isinstance(value, Items) and not value.open:
             return tuple(_integer_value(item) for item in value.items)
         size = _integer_value(value)
         return (size,) if size is not None else None
 
-    def dimension(self, place: Place, env: Environment | None) -> int | None:
+    def read_dimension(self, place: Place, env: Environment | None) -> int | None:
         """Return the size in an expression that is one entry of a shape."""
         match place.node:
             case ast.Subscript(value=ast.Attribute(attr="shape", value=array), slice=index):
                 shape, at = (
-                    self.of(Place(place.file, array), env),
+                    self.read_shape(Place(place.file, array), env),
                     self._number_at_place(Place(place.file, index), env),
                 )
                 if shape is not None and isinstance(at, int) and -len(shape) <= at < len(shape):
@@ -370,7 +373,7 @@ class _Reader:
             and not isinstance(value.value, bool)
         ):
             return value.value if abs(value.value) < LARGEST else None  # a NaN is not
-        return self.dimension(place, env)
+        return self.read_dimension(place, env)
 
 
 def _integer_value(value: Value) -> int | None:

@@ -1,7 +1,7 @@
 """Which argument goes to which parameter: through `functools.partial`, bound self, defaults, stars, static arguments.
 
     parameters_of(value, evaluator)    what a function value takes
-    Parameters.bind(arguments)         a call's arguments by parameter
+    Parameters.bind_arguments(arguments)         a call's arguments by parameter
     jitted(value, evaluator)           a jitted function with its settings read
     wrappings(program, file, call)     the functions a `jax.jit(...)`, decorator or partial is applied to
 
@@ -75,12 +75,12 @@ class Parameters:
     double_star: bool = False
     node: Definition | None = None
 
-    def index(self, number: int) -> int | None:
+    def nonnegative_position(self, number: int) -> int | None:
         """A position counted from the front, also of a negative number; None where there is none."""
         found = number + len(self.positional) if number < 0 else number
         return found if 0 <= found < len(self.positional) else None
 
-    def bind(self, arguments: CallArguments) -> dict[str, Place] | None:
+    def bind_arguments(self, arguments: CallArguments) -> dict[str, Place] | None:
         """The arguments of a call by parameter name; `*args` is left out. None where stars hide which is which."""
         if arguments.open_positional or arguments.open_keywords:
             return None
@@ -89,7 +89,7 @@ class Parameters:
             given.setdefault(name, place)
         return given
 
-    def fits(self, arguments: CallArguments) -> bool:
+    def accepts_call(self, arguments: CallArguments) -> bool:
         """Return whether a call with these arguments is possible: none is missing, and there are none too many."""
         if arguments.open_positional or arguments.open_keywords:
             return True
@@ -106,7 +106,7 @@ class Parameters:
         return replace(self, positional=self.positional[1:], required=max(0, self.required - 1))
 
 
-def of_definition(node: Definition) -> Parameters:
+def parameters_of_definition(node: Definition) -> Parameters:
     """The parameters of a `def` or lambda as written."""
     args = node.args
     positional = tuple(arg.arg for arg in (*args.posonlyargs, *args.args))
@@ -140,9 +140,9 @@ def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
         return several[0] if len(same) == 1 and None not in several else None
     match found[0]:
         case Function() as function:
-            if function.bound and _left_open(function.node):
+            if function.bound and _is_abstract(function.node):
                 return None
-            parameters = of_definition(function.node)
+            parameters = parameters_of_definition(function.node)
             return parameters.without_first() if function.bound and parameters.positional else parameters
         case Transformed(api=Api(name=name), inner=inner, call=CallArguments() as call) if name in PARTIALS:
             parameters_of_inner = parameters_of(inner, evaluator)
@@ -150,12 +150,12 @@ def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
                 _parameters_of_partial(parameters_of_inner, call) if parameters_of_inner is not None else None
             )
         case CallResult(by=ClassValue()) as instance:
-            call_method = evaluator.attribute(instance, "__call__")
+            call_method = evaluator.evaluate_attribute(instance, "__call__")
             return parameters_of(call_method, evaluator) if not isinstance(call_method, Unknown) else None
     return None
 
 
-def _left_open(node: Definition) -> bool:
+def _is_abstract(node: Definition) -> bool:
     """Return whether a method only raises NotImplementedError. A subclass overrides it, and may take more
     parameters.
     """
@@ -208,7 +208,7 @@ class Jitted:
     parameters: Parameters | None
     late: bool = False
 
-    def setting(self, name: str) -> Place | None:
+    def setting_expression(self, name: str) -> Place | None:
         """The expression given for a keyword."""
         return self.settings.keywords.get(name)
 
@@ -219,7 +219,7 @@ def jitted_value(value: Value, evaluator: Evaluator, apis: tuple[str, ...] = JIT
         return None
     inner, late = value.inner, False
     method = _mapped_method(inner, value.call)
-    if method is not None and method.bound and _bound_later(method, value.call, evaluator):
+    if method is not None and method.bound and _is_self_bound_later(method, value.call, evaluator):
         inner, late = _with_self(inner), True
     return Jitted(value.api.name, inner, value.call, parameters_of(inner, evaluator), late)
 
@@ -246,7 +246,7 @@ def _with_self(inner: Value) -> Value:
     return replace(inner, inner=_with_self(inner.inner))
 
 
-def _bound_later(function: Function, call: CallArguments, evaluator: Evaluator) -> bool:
+def _is_self_bound_later(function: Function, call: CallArguments, evaluator: Evaluator) -> bool:
     """Return whether self was bound after jit: decorators and `step = jax.jit(_step)` in a class body get it
     unbound.
     """
@@ -268,7 +268,7 @@ def argnum_positions(
     return tuple(one for one in found if isinstance(one, int))
 
 
-def names(place: Place | None, settings: CallArguments, evaluator: Evaluator) -> tuple[str, ...] | None:
+def setting_names(place: Place | None, settings: CallArguments, evaluator: Evaluator) -> tuple[str, ...] | None:
     """The names given to `donate_argnames` and the like: none where there is no argument, None where not told."""
     found = _constants_of_setting(place, settings, evaluator)
     if found is None or any(not isinstance(one, str) for one in found):
@@ -282,7 +282,7 @@ def _constants_of_setting(
     if place is None:
         return ()
     value = evaluator.value(place, settings.environment)
-    value = evaluator.trees.listed(value) or value
+    value = evaluator.trees.list_elements(value) or value
     if isinstance(value, Constant):
         return () if value.value is None else (value.value,)
     if (
@@ -301,15 +301,15 @@ def setting_positions(function: Jitted, kind: str, evaluator: Evaluator) -> froz
     """
     if function.settings.open_keywords:
         return None
-    given = function.setting(f"{kind}_argnums")
+    given = function.setting_expression(f"{kind}_argnums")
     by_number = argnum_positions(given, function.settings, evaluator)
-    by_name = names(function.setting(f"{kind}_argnames"), function.settings, evaluator)
+    by_name = setting_names(function.setting_expression(f"{kind}_argnames"), function.settings, evaluator)
     if by_number is None or by_name is None:
         return None
     parameters = function.parameters
     if parameters is None:
         return None if by_name or any(number < 0 for number in by_number) else frozenset(by_number)
-    found = {index for number in by_number if (index := parameters.index(number)) is not None}
+    found = {index for number in by_number if (index := parameters.nonnegative_position(number)) is not None}
     if parameters.star:
         found |= {number for number in by_number if number >= 0}
     if kind != "static" or given is None:  # with both given, jax takes static numbers as they stand
@@ -353,7 +353,7 @@ def _jits_by_partial(
     if not isinstance(name, ast.Name):
         return
     evaluator = program.evaluator
-    for use in file.mentions(name.id):
+    for use in file.find_mentions(name.id):
         if not isinstance(use, ast.Name):  # `jax.jit` is not the partial `jit`
             continue
         parent = file.parent(use)
@@ -361,7 +361,7 @@ def _jits_by_partial(
             made = options(evaluator.value(Place(file, parent)))
             yield from (one for option in made if (one := jitted_value(option, evaluator, apis)) is not None)
         elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and use in parent.decorator_list:
-            outer = evaluator.decorated(Place(file, use), evaluator.function(file, parent))
+            outer = evaluator.apply_decorator(Place(file, use), evaluator.definition_value(file, parent))
             found = jitted_value(outer, evaluator, apis)
             if found is not None:
                 yield found
@@ -375,9 +375,9 @@ def _jits_by_decorator(
     apis: tuple[str, ...],
 ) -> Iterator[Jitted]:
     evaluator = program.evaluator
-    inner: Value = evaluator.function(file, node)
+    inner: Value = evaluator.definition_value(file, node)
     for decorator in reversed(node.decorator_list):
-        outer = evaluator.decorated(Place(file, decorator), inner)
+        outer = evaluator.apply_decorator(Place(file, decorator), inner)
         if decorator is call:
             found = jitted_value(outer, evaluator, apis)
             if found is not None:

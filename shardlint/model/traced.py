@@ -11,10 +11,10 @@ from shardlint.model.branches import Condition, find_conditions
 from shardlint.model.deciding import tracers_leave_before
 from shardlint.model.ends import RULE, End, Ends
 from shardlint.model.evaluator.evaluate import scope_label
-from shardlint.model.flow import Flow, spelled_transform
+from shardlint.model.flow import Flow, transform_as_written
 from shardlint.model.needs import Circular
 from shardlint.model.values import Place
-from shardlint.model.ways import ways_in
+from shardlint.model.ways import possible_ends
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
 
@@ -49,7 +49,7 @@ class Region:
     """The region that the other reasons are of. A chain may be as long as the project has files: it is shared."""
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def reasons_inside_out(self) -> tuple[Step, ...]:
         """The reasons, innermost first."""
         found = []
         region: Region | None = self
@@ -60,7 +60,7 @@ class Region:
         return tuple(found)
 
     @property
-    def proven(self) -> bool:
+    def is_proven(self) -> bool:
         """True if the code is certain to be traced."""
         return self.traced == "always"
 
@@ -68,7 +68,7 @@ class Region:
         """The chain in words: "in `place`, called by `step` at train.py:41, traced by eqx.filter_jit at line 37"."""
         name = scope_label(self.scope) if self.scope is not None else "the module"
         parts = [f"in {name}"]
-        for step in self.steps:
+        for step in self.reasons_inside_out:
             where = f"line {step.place.line}"
             if step.place.file is not here:
                 where = f"{step.place.file.path.name}:{step.place.line}"
@@ -90,9 +90,9 @@ class Tracing:
         """Whether it is asked about the calls in sight, as if there were no others."""
         self._regions: Circular[_Key, Region] = Circular(flow.project.needs, _DEPTH)
 
-    def region(self, file: FileFacts, node: ast.AST) -> Region:
+    def region_of_node(self, file: FileFacts, node: ast.AST) -> Region:
         """The region of a node: that of the innermost function or lambda around it."""
-        function = file.home(node).function()
+        function = file.evaluation_scope(node).enclosing_function()
         if function is None:
             return Region("never", scope=file.module)
         found = self._region_at_node(file, node, function)
@@ -100,25 +100,25 @@ class Tracing:
 
     def _region_at_node(self, file: FileFacts, node: ast.AST, function: Scope) -> Region:
         """The region of a place in a function: of the calls that come to its branch, where tracers do."""
-        whole = self.function(file, function)
+        whole = self.region_of_function(file, function)
         if whole.traced not in ("always", "sometimes"):
             return whole
         if tracers_leave_before(self.flow.evaluator, file, node, function.node):
             return _UNKNOWN
         asked = find_conditions(file, node, function)
-        return self._ask(file, function, asked) if asked else whole
+        return self._ask_region(file, function, asked) if asked else whole
 
-    def function(self, file: FileFacts, scope: Scope) -> Region:
+    def region_of_function(self, file: FileFacts, scope: Scope) -> Region:
         """The region of a function's body."""
-        if not self._regions.asking and (scope.node, ()) not in self._regions:
+        if not self._regions.is_asking and (scope.node, ()) not in self._regions:
             for other, caller in self._callers_first(file, scope):
-                self._ask(other, caller)
-        return self._ask(file, scope)
+                self._ask_region(other, caller)
+        return self._ask_region(file, scope)
 
-    def _ask(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...] = ()) -> Region:
+    def _ask_region(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...] = ()) -> Region:
         # Recursion says nothing new.
         key = scope.node, asked
-        return self._regions.ask(key, lambda: self._decide_region(file, scope, asked), lambda _: _UNKNOWN)
+        return self._regions.answer_query(key, lambda: self._decide_region(file, scope, asked), lambda _: _UNKNOWN)
 
     def _callers_first(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
         """The functions on all ways to a function, each after its callers: ways may be longer than a stack is deep."""
@@ -138,24 +138,24 @@ class Tracing:
     def _calling_scopes(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
         """The functions whose regions `_decide_region` asks for."""
         for end in self._ends_of_scope(file, scope).found:
-            if _as_its_caller(end):
-                for place in (end.place, *_given_at(end)):
-                    caller = place.file.home(place.node).function()
+            if _is_traced_like_caller(end):
+                for place in (end.place, *_passing_calls(end)):
+                    caller = place.file.evaluation_scope(place.node).enclosing_function()
                     if caller is not None:
                         yield place.file, caller
 
     def _ends_of_scope(self, file: FileFacts, scope: Scope) -> Ends:
         if self.every and isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
             found = self.flow.in_sight(file, scope.node)
-            return Ends([end for end in found.found if end.kind != "escaped" or end.staged])
+            return Ends([end for end in found.found if end.kind != "escaped" or end.is_staged])
         return self.flow.ends(file, scope.node)
 
     def _decide_region(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...]) -> Region:
         ends = self._ends_of_scope(file, scope)
         traced: list[Region] = []
-        other = ends.lost
+        other = ends.may_have_unseen_calls
         ways: list[str] = []
-        coming = ways_in(self.flow.evaluator, file, scope, asked, ends)
+        coming = possible_ends(self.flow.evaluator, file, scope, asked, ends)
         for end, sure in coming:
             region = self._region_of_end(end)
             if region is None:
@@ -166,22 +166,22 @@ class Tracing:
             if region.traced != "always" or not sure:
                 other = True
         if ends.found and not coming:
-            return _UNKNOWN if ends.lost else _NEVER
+            return _UNKNOWN if ends.may_have_unseen_calls else _NEVER
         if traced and not other:
             return traced[0]
         # Whatever calls a function made inside traced code, it runs while that code is traced.
-        outer = scope.parent.function() if scope.parent is not None else None
-        if outer is not None and not self._on_host(ends.found):
-            around = self.function(file, outer)
-            if around.proven:
+        outer = scope.parent.enclosing_function() if scope.parent is not None else None
+        if outer is not None and not self._is_on_host(ends.found):
+            around = self.region_of_function(file, outer)
+            if around.is_proven:
                 step = Step(f"inside {scope_label(outer)}", Place(file, outer.node))
                 return Region("always", around.by, scope, step, around)
         if traced:
             return Region("sometimes", traced[0].by, scope, traced[0].step, traced[0].then)
         # Ways that tell nothing (a caller nobody is seen to call, an abstract trace) prove nothing.
-        return _NEVER if ways and not ends.lost and all(way == "never" for way in ways) else _UNKNOWN
+        return _NEVER if ways and not ends.may_have_unseen_calls and all(way == "never" for way in ways) else _UNKNOWN
 
-    def _on_host(self, ends: list[End]) -> bool:
+    def _is_on_host(self, ends: list[End]) -> bool:
         return any(wrapper.effect == "host" for end in ends for wrapper in end.wrappers)
 
     def _region_of_end(self, end: End) -> Region | None:
@@ -193,16 +193,16 @@ class Tracing:
             if wrapper.effect == "staged":
                 step = Step(f"traced by {wrapper.name}", wrapper.place)
                 return Region("always", wrapper.name, step=step)
-        if not _as_its_caller(end):
+        if not _is_traced_like_caller(end):
             return None  # an abstract trace; what escaped is counted as lost
-        caller = end.place.file.home(end.place.node).function()
+        caller = end.place.file.evaluation_scope(end.place.node).enclosing_function()
         if caller is None:
             return _NEVER
         if self._regions.is_open((caller.node, ())):
             return None
         around = self._region_at_node(end.place.file, end.place.node, caller)
-        given = _given_at(end)
-        if given and not around.proven:
+        given = _passing_calls(end)
+        if given and not around.is_proven:
             return self._region_of_passed_function(given, caller)
         if around.traced in ("never", "unknown"):
             return around
@@ -212,22 +212,22 @@ class Tracing:
 
     def _region_of_passed_function(self, given: list[Place], calling: Scope) -> Region | None:
         """The region of a function that others are given, which call it also when they are given another."""
-        around = [self.region(*place) for place in given]
-        sure = next((one for one in around if one.proven), around[0])
+        around = [self.region_of_node(*place) for place in given]
+        sure = next((one for one in around if one.is_proven), around[0])
         # What is made there and called later may run in another region.
-        inside = calling.parent is not None and calling.parent.function() is not None
-        if sure.traced in ("never", "unknown") or (inside and not sure.proven):
+        inside = calling.parent is not None and calling.parent.enclosing_function() is not None
+        if sure.traced in ("never", "unknown") or (inside and not sure.is_proven):
             return sure if not inside else None
         place = given[around.index(sure)]
-        step = Step(f"given to {spelled_transform(place)}", place)
+        step = Step(f"given to {transform_as_written(place)}", place)
         return Region(sure.traced, sure.by, None, step, sure)
 
 
-def _given_at(end: End) -> list[Place]:
+def _passing_calls(end: End) -> list[Place]:
     """The calls that gave a function to others before one of them called it, the first of them first."""
     return [wrapper.place for wrapper in end.wrappers if wrapper.effect == "passed"]
 
 
-def _as_its_caller(end: End) -> bool:
+def _is_traced_like_caller(end: End) -> bool:
     """Return whether a use runs in the same way as the function around it."""
     return end.kind != "escaped" and not any(wrapper.effect in _TELLING for wrapper in end.wrappers)

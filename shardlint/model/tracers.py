@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.ends import End
 from shardlint.model.evaluator.trees import MAPS
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import (
     JITS,
     Jitted,
     jitted_value,
-    of_definition,
+    parameters_of_definition,
     setting_positions,
     takes_self,
 )
@@ -64,8 +64,8 @@ def _tracer_from_call(program: Program, place: Place, call: ast.Call, depth: int
 
 
 def _tracer_from_name(program: Program, place: Place, name: ast.Name, depth: int) -> str:
-    bindings, owner = lookup(place.file, name, name.id)
-    if not bindings or owner is None or owner.function() is None:
+    bindings, owner = lookup_bindings(place.file, name, name.id)
+    if not bindings or owner is None or owner.enclosing_function() is None:
         return ""
     found = [_tracer_from_binding(program, place, binding, owner, depth) for binding in bindings]
     return found[0] if all(found) else ""
@@ -87,7 +87,7 @@ def _tracer_from_parameter(program: Program, place: Place, scope: Scope, name: s
     ends = program.flow.ends(file, node) if isinstance(node, ast.Lambda) else program.flow.in_sight(file, node)
     if ends.cut:
         return ""
-    parameters = of_definition(node)
+    parameters = parameters_of_definition(node)
     if takes_self(scope) and parameters.positional:
         if name == parameters.positional[0]:
             return ""
@@ -95,14 +95,14 @@ def _tracer_from_parameter(program: Program, place: Place, scope: Scope, name: s
     index = parameters.positional.index(name) if name in parameters.positional else None
     found: list[str] = []
     for end in ends.found:
-        if end.kind == "wrapped" or (end.kind == "called" and end.staged):
+        if end.kind == "wrapped" or (end.kind == "called" and end.is_staged):
             found.append(_tracer_from_jit(program, end, node, index))
         elif end.kind == "called" and end.wrappers and end.wrappers[-1].api in MAPS:
             found.append(_tracer_from_tree_map(program, end, index, depth))
         elif end.kind == "called" and end.wrappers and end.wrappers[-1].api.startswith(_TRACING):
             found.append(f"`{name}` is traced by {end.wrappers[-1].name}")
         elif end.kind == "called" and not end.wrappers:
-            given = (parameters.bind(program.evaluator.arguments(end.place)) or {}).get(name)
+            given = (parameters.bind_arguments(program.evaluator.read_arguments(end.place)) or {}).get(name)
             found.append(tracer_in_sight(program, given, depth + 1) if given is not None else "")
         elif end.kind == "called":
             found.append("")
@@ -144,7 +144,7 @@ def _jits_of_function(
 ) -> list[Jitted | None]:
     evaluator = program.evaluator
     if place.node in getattr(node, "decorator_list", ()):
-        made = evaluator.decorated(place, evaluator.function(place.file, node))
+        made = evaluator.apply_decorator(place, evaluator.definition_value(place.file, node))
     else:
         made = evaluator.value(place)
     return [jitted_value(option, evaluator, JIT_WRAPPERS) for option in options(made)]

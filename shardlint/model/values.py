@@ -31,11 +31,11 @@ class Place(NamedTuple):
     @property
     def scope(self) -> Scope:
         """The scope in which the node is evaluated."""
-        return self.file.home(self.node)
+        return self.file.evaluation_scope(self.node)
 
-    def text(self) -> str:
+    def source_text(self) -> str:
         """The source text of the node."""
-        return self.file.text(self.node)
+        return self.file.source_text(self.node)
 
 
 class Value:
@@ -88,7 +88,7 @@ class Table(Value):
     entries: tuple[tuple[object, Value], ...]
     open: bool = False
 
-    def get(self, key: object) -> Value | None:
+    def value_under(self, key: object) -> Value | None:
         """The value under a key."""
         return next((value for name, value in reversed(self.entries) if name == key), None)
 
@@ -135,7 +135,7 @@ class Function(Value):
         return self.place.node
 
     @property
-    def positional(self) -> list[str]:
+    def positional_parameters(self) -> list[str]:
         """The parameters that positions of a call fill: of a bound method without the receiver."""
         args = self.node.args
         return [one.arg for one in (*args.posonlyargs, *args.args)][1 if self.bound else 0 :]
@@ -192,7 +192,7 @@ class AxisOf(Unknown):
     index: int | None = None
 
     @property
-    def name(self) -> str:
+    def written_name(self) -> str:
         """How it is written."""
         return f"{self.of.name if self.of else 'mesh'}.axis_names[{self.index}]"
 
@@ -235,25 +235,25 @@ class Environment:
     known: dict[ast.AST, tuple[Value, int]] = field(default_factory=dict, repr=False)
     """What expressions are in this call that asks something of it, and what that needed."""
 
-    def release(self) -> None:
+    def clear_values(self) -> None:
         """Forget all of it."""
         self.values, self.elements = {}, {}
         self.known.clear()
 
-    def get(self, name: str) -> Value | None:
+    def parameter_value(self, name: str) -> Value | None:
         """Return the value of a parameter; None for any other name."""
         found = self.values.get(name)
         if found is not None:
             self.asked += 1
         return found
 
-    def bound(self, name: str, kind: str, node: ast.AST) -> Value | None:
+    def bound_value(self, name: str, kind: str, node: ast.AST) -> Value | None:
         """Return the value of a binding that is a parameter, or the target of a loop or comprehension."""
         found = self.elements.get(node)
         if found is not None:
             self.asked += 1
             return found
-        return self.get(name) if kind in ("param", "comprehension") else None
+        return self.parameter_value(name) if kind in ("param", "comprehension") else None
 
 
 # Parameters that later releases call otherwise: that of `jax.make_mesh` from jax 0.12.
@@ -276,7 +276,7 @@ class CallArguments:
     environment: Environment | None = None
     starred: bool = False
 
-    def get(self, name: str, signature: tuple[str, ...]) -> Place | None:
+    def argument_for(self, name: str, signature: tuple[str, ...]) -> Place | None:
         """The argument for a parameter, by keyword or position."""
         for keyword in (name, _LATER_NAMES.get(name, name)):
             if keyword in self.keywords:
@@ -287,10 +287,10 @@ class CallArguments:
                 return self.positional[index]
         return None
 
-    def may_have(self, name: str, signature: tuple[str, ...]) -> bool:
+    def may_have_argument(self, name: str, signature: tuple[str, ...]) -> bool:
         """Return whether the argument is given, or may be in a star argument."""
         hidden = self.open_keywords or (self.open_positional and name in signature)
-        return hidden or self.get(name, signature) is not None
+        return hidden or self.argument_for(name, signature) is not None
 
 
 class Values(Protocol):
@@ -304,23 +304,23 @@ class Values(Protocol):
     def value(self, place: Place, environment: Environment | None = None) -> Value:
         """Return the value of an expression."""
 
-    def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
+    def read_arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
         """The arguments of a call as written."""
 
-    def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
+    def evaluate_binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
         """Return the value of a binding."""
 
     def environment(self, place: Place) -> Environment | None:
         """Return the values of the parameters around an expression."""
 
 
-def assumed_value(value: Value, *reasons: Value) -> Value:
+def mark_assumed(value: Value, *reasons: Value) -> Value:
     """A value that rests on others: only assumed where one of them is."""
     why = next((reason.why for reason in reasons if isinstance(reason, Assumed)), None)
     return value if why is None or isinstance(value, Unknown | Assumed) else Assumed(value, why)
 
 
-def settled_value(value: Value) -> Value:
+def accept_assumed(value: Value) -> Value:
     """A value with what is only assumed taken for what it is."""
     return value.value if isinstance(value, Assumed) else value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model import api
-from shardlint.model.branches import Condition, comes_to
+from shardlint.model.branches import Condition, may_meet_conditions
 from shardlint.model.ends import End, Ends
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.signatures import SHARDING_SETTINGS, jitted_value, parameters_of
@@ -13,7 +13,7 @@ from shardlint.model.values import Items, Place, options
 from shardlint.syntax import FileFacts, Scope
 
 
-def ways_in(
+def possible_ends(
     evaluator: Evaluator, file: FileFacts, scope: Scope, asked: tuple[Condition, ...], ends: Ends
 ) -> list[tuple[End, bool]]:
     """The ends of a function that can be, each with whether it surely meets the conditions.
@@ -32,12 +32,12 @@ def ways_in(
             answer = sure[index]
             if answer is not None:
                 found.append((end, answer))
-        elif end.kind == "escaped" or (_can_be_called(evaluator, end) and not _never_called(ends, end, sure)):
+        elif end.kind == "escaped" or (_can_be_called(evaluator, end) and not _is_never_called(ends, end, sure)):
             found.append((end, True))
     return found
 
 
-def _never_called(ends: Ends, wrapped: End, sure: dict[int, bool | None]) -> bool:
+def _is_never_called(ends: Ends, wrapped: End, sure: dict[int, bool | None]) -> bool:
     """Return whether all calls of a transformed function are known, and none of them is possible."""
     length = len(wrapped.wrappers)
     through = [
@@ -61,7 +61,7 @@ def _call_reaches_branch(
         return None
     if not asked or "functools.partial" in names:
         return True
-    met = comes_to(evaluator, file, scope, asked, end.place)
+    met = may_meet_conditions(evaluator, file, scope, asked, end.place)
     return None if met is False else met is True
 
 
@@ -77,14 +77,14 @@ def _call_fits_function(evaluator: Evaluator, end: End) -> bool:
         return True
     value = evaluator.value(Place(end.place.file, call.func))
     parameters = parameters_of(value, evaluator)
-    return parameters is None or parameters.fits(evaluator.arguments(end.place))
+    return parameters is None or parameters.accepts_call(evaluator.read_arguments(end.place))
 
 
 def _can_be_called(evaluator: Evaluator, end: End) -> bool:
     """Return whether a jit has as many shardings for arguments as the function takes arguments."""
     for option in options(evaluator.value(end.place)):
         function = jitted_value(option, evaluator)
-        place = function.setting(SHARDING_SETTINGS[0]) if function is not None else None
+        place = function.setting_expression(SHARDING_SETTINGS[0]) if function is not None else None
         if function is None or place is None or function.parameters is None or function.parameters.star:
             return True
         given = evaluator.value(place, function.settings.environment)

@@ -31,7 +31,7 @@ class Alike:
         """Return whether it has a frame of its own."""
         return self._first.get(_words_of_finding(finding), finding) is finding
 
-    def note(self, finding: Finding) -> str:
+    def note_for(self, finding: Finding) -> str:
         """Under the first of many: where the others are."""
         if self._first.get(_words_of_finding(finding)) is not finding:
             return ""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from shardlint.output.printable import printable
+from shardlint.output.printable import make_printable
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # So few are shown each in its place.
 _FEW = 3
 # The statement, in the reason that a plan gives; the finding at the same place may give the reason alone.
-_STATEMENT = regex(r"(?<=: )`with .*?:`: ")
+_STATEMENT = compile_lazily(r"(?<=: )`with .*?:`: ")
 
 
 @dataclass
@@ -31,13 +31,13 @@ class Group:
     files: int = 0
 
     @property
-    def obstacles(self) -> list[str]:
+    def fix_obstacles(self) -> list[str]:
         """Return the obstacles to fixing them, each once."""
         found = dict.fromkeys(one for finding in self.found for one in finding.obstacles or ())
         told = {_STATEMENT.sub("", one) for one in found if _STATEMENT.search(one)}
         return [one for one in found if one not in told]
 
-    def described(self) -> str:
+    def describe_group(self) -> str:
         """Return a description of them: their count of places, how many `fix` moves, and the obstacles of the
         others.
         """
@@ -49,7 +49,7 @@ class Group:
         moved = sum(finding.fix is not None for finding in self.found)
         told = "all" if moved == len(self.found) else str(moved) if moved else "none"
         places = f"{len(self.found)} places in {format_count(self.files, 'file')}"
-        obstacles = len(self.obstacles)
+        obstacles = len(self.fix_obstacles)
         unsafe = " --unsafe-fixes" if any(one.fix and one.fix.safety == "unsafe" for one in self.found) else ""
         return (
             f"{head}  in {places}; `shardlint fix{unsafe}` moves {told}"
@@ -79,7 +79,7 @@ def separate_groups(
     groups = grouped_findings(every, root)
     many = {key for key, group in groups.items() if len(group.found) > _FEW and key[1] not in asked}
     if many:
-        every = [file.of([one for one in file.findings if (root(file.path), one.rule.code) not in many
+        every = [file.select_findings([one for one in file.findings if (root(file.path), one.rule.code) not in many
                           or one.obstacles is None]) for file in every]  # fmt: skip
     rest = [group for key, group in groups.items() if key not in many]
     return every, [groups[key] for key in groups if key in many], rest
@@ -89,9 +89,9 @@ def group_frames(groups: Iterable[Group], obstacles: bool) -> Iterator[str]:
     """Yield the text of a report on the groups, with the list of `obstacles` or with the option that shows it."""
     for group in groups:
         first = group.found[0]
-        lines = [printable(group.described()), f"   {printable(first.message)}"]
+        lines = [make_printable(group.describe_group()), f"   {make_printable(first.message)}"]
         if obstacles:
-            lines += [f"   {printable(one)}" for one in group.obstacles]
+            lines += [f"   {make_printable(one)}" for one in group.fix_obstacles]
         else:
             lines.append(f"   `--select {first.rule.code}` shows each place and what keeps it.")
         yield "\n".join(lines)
@@ -102,5 +102,10 @@ def list_groups(groups: Iterable[Group]) -> Iterator[str]:
     """All that keeps the findings of a project, where each was told in its place and named only the first few."""
     for group in groups:
         if any(len(finding.obstacles or ()) > _FEW for finding in group.found):
-            yield "\n".join([printable(group.described()), *(f"   {printable(one)}" for one in group.obstacles)])
+            yield "\n".join(
+                [
+                    make_printable(group.describe_group()),
+                    *(f"   {make_printable(one)}" for one in group.fix_obstacles),
+                ]
+            )
             yield ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from shardlint import __version__
-from shardlint.output.printable import printable, printable_lines
+from shardlint.output.printable import make_printable, printable_lines
 from shardlint.output.rows import Row, finding_rows, left_out
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def github_report(report: Report) -> str:
     lines = []
     for row in finding_rows(report):
         place = {
-            "title": row.title,
+            "title": row.rule_title,
             "file": row.path,
             "line": row.line,
             "col": row.column,
@@ -36,7 +36,7 @@ def github_report(report: Report) -> str:
         said = ",".join(
             f"{key}={_escape_property(str(value))}" for key, value in place.items() if value is not None
         )
-        lines.append(f"::{_GITHUB[row.level]} {said}::{_escape_data(row.whole)}")
+        lines.append(f"::{_GITHUB[row.severity_level]} {said}::{_escape_data(row.full_text)}")
     for path, reason in left_out(report):
         lines.append(f"::warning title=shardlint,file={_escape_property(path)}::{_escape_data(reason)}")
     return "\n".join(lines)
@@ -47,7 +47,7 @@ def _escape_data(text: str) -> str:
 
 
 def _escape_property(text: str) -> str:
-    return _escape_data(printable(text)).replace(":", "%3A").replace(",", "%2C")
+    return _escape_data(make_printable(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def gitlab_report(report: Report) -> str:
@@ -55,17 +55,17 @@ def gitlab_report(report: Report) -> str:
     return json.dumps([_gitlab_issue(row) for row in finding_rows(report)], indent=2)
 
 
-def _in_one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     """Lines that follow each other as sentences do."""
     *before, last = text.split("\n")
     return " ".join([*(line if line.endswith((".", ":", "?", "!")) else f"{line}." for line in before), last])
 
 
 def _gitlab_issue(row: Row) -> dict[str, Any]:
-    severity = "info" if row.level == "note" else _GITLAB[row.finding.harm.value]
+    severity = "info" if row.severity_level == "note" else _GITLAB[row.finding.harm.value]
     return {
-        "description": _in_one_line(f"{row.title}: {row.whole}"),
-        "check_name": row.code,
+        "description": _join_lines(f"{row.rule_title}: {row.full_text}"),
+        "check_name": row.rule_code,
         "fingerprint": row.fingerprint,
         "severity": severity,
         "location": {"path": row.path, "lines": {"begin": row.line, "end": row.end_line}},
@@ -85,11 +85,11 @@ def rdjson_report(report: Report) -> str:
 
 def _rdjson_diagnostic(row: Row) -> dict[str, Any]:
     finding, fix = row.finding, row.finding.fix
-    code = {"value": row.code, "url": row.page} if row.page else {"value": row.code}
+    code = {"value": row.rule_code, "url": row.rule_page_address} if row.rule_page_address else {"value": row.rule_code}
     said: dict[str, Any] = {
-        "message": f"{finding.rule.name}: {row.whole}",
+        "message": f"{finding.rule.name}: {row.full_text}",
         "location": {"path": row.path, "range": _rdjson_range(row, finding.start, finding.end)},
-        "severity": _REVIEWDOG[row.level],
+        "severity": _REVIEWDOG[row.severity_level],
         "code": code,
     }
     # Each suggestion is taken or left alone, so a fix of several edits is none.
@@ -104,11 +104,11 @@ def _rdjson_range(row: Row, start: int, end: int) -> dict[str, Any]:
     if source.in_cells:
         return {"start": {"line": 1, "column": 1}}
 
-    def place(offset: int) -> dict[str, int]:
-        line, column = source.position(offset)
-        return {"line": line, "column": len(source.line(line)[: column - 1].encode("utf-8", "replace")) + 1}
+    def line_and_column(offset: int) -> dict[str, int]:
+        line, column = source.position_of(offset)
+        return {"line": line, "column": len(source.line_text(line)[: column - 1].encode("utf-8", "replace")) + 1}
 
-    return {"start": place(start), "end": place(end)}
+    return {"start": line_and_column(start), "end": line_and_column(end)}
 
 
 def jsonl_report(report: Report) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from shardlint import __version__
 from shardlint.config.folders import shown_folder
-from shardlint.config.versions import show
+from shardlint.config.versions import format_release
 from shardlint.engine.results import FileReport, Report
 from shardlint.rules_api.rule import Edit, Finding
 
@@ -22,7 +22,11 @@ def report_document(report: Report) -> dict[str, Any]:
         "version": __version__,
         "targets": {
             shown_folder(root): {
-                package: {"release": show(target.release), "source": target.source, "assumed": target.assumed}
+                package: {
+                    "release": format_release(target.release),
+                    "source": target.source,
+                    "assumed": target.is_assumed,
+                }
                 for package, target in targets.found.items()
             }
             for root, targets in report.targets.items()
@@ -33,7 +37,7 @@ def report_document(report: Report) -> dict[str, Any]:
             *(_skipped_row(path, "no such file or directory") for path in report.missing),
             *(_skipped_row(path, fault.reason, fault.code) for path, fault in report.faults),
         ],
-        "files": report.checked,
+        "files": report.checked_count,
         **({"known": report.known} if report.baselines else {}),
     }
 
@@ -60,7 +64,7 @@ def _finding_row(file: FileReport, finding: Finding) -> dict[str, Any]:
         "message": f"{finding.message} {finding.help}".strip() if fix is None else finding.message,
         "path": file.path.as_posix(),
         **_position_range(file, finding.start, finding.end),
-        "cell": file.source.place(finding.start)[0],
+        "cell": file.source.locate_offset(finding.start)[0],
         "fix": None
         if fix is None
         else {
@@ -73,11 +77,11 @@ def _finding_row(file: FileReport, finding: Finding) -> dict[str, Any]:
 
 def _edit_row(file: FileReport, edit: Edit) -> dict[str, Any]:
     """In a notebook lines count from the beginning of a cell."""
-    cell = {"cell": file.source.place(edit.start)[0]} if file.source.in_cells else {}
+    cell = {"cell": file.source.locate_offset(edit.start)[0]} if file.source.in_cells else {}
     return {**_position_range(file, edit.start, edit.end), **cell, "text": edit.text}
 
 
 def _position_range(file: FileReport, start: int, end: int) -> dict[str, int]:
-    _, line, column = file.source.place(start)
-    _, end_line, end_column = file.source.place(end)
+    _, line, column = file.source.locate_offset(start)
+    _, end_line, end_column = file.source.locate_offset(end)
     return {"line": line, "column": column, "end_line": end_line, "end_column": end_column}

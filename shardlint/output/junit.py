@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from shardlint.output.printable import printable, printable_lines
+from shardlint.output.printable import make_printable, printable_lines
 from shardlint.output.rows import Row, finding_rows, left_out
 
 if TYPE_CHECKING:
@@ -23,20 +23,20 @@ def junit_report(report: Report) -> str:
         suite = _add_suite(root, path, len(found), failures=len(found))
         for row in found:
             case = SubElement(
-                suite, "testcase", classname=printable(row.path), name=_case_name(row), time="0"
+                suite, "testcase", classname=make_printable(row.path), name=_case_name(row), time="0"
             )
-            case.set("file", printable(row.path))
+            case.set("file", make_printable(row.path))
             case.set("line", str(row.line))
-            first = printable(row.message.splitlines()[0])
-            SubElement(case, "failure", message=first, type=row.code).text = printable_lines(row.whole)
+            first = make_printable(row.message.splitlines()[0])
+            SubElement(case, "failure", message=first, type=row.rule_code).text = printable_lines(row.full_text)
     if skipped:
         suite = _add_suite(root, "not checked", len(skipped), errors=len(skipped))
         for path, reason in skipped:
-            case = SubElement(suite, "testcase", classname=printable(path), name="check", time="0")
-            SubElement(case, "error", message=printable(reason), type="not-checked")
+            case = SubElement(suite, "testcase", classname=make_printable(path), name="check", time="0")
+            SubElement(case, "error", message=make_printable(reason), type="not-checked")
     if not files and not skipped:  # a report without any case is taken for one that is missing
         suite = _add_suite(root, "shardlint", 1)
-        SubElement(suite, "testcase", classname="shardlint", name=f"{report.checked} files", time="0")
+        SubElement(suite, "testcase", classname="shardlint", name=f"{report.checked_count} files", time="0")
     for count in ("tests", "failures", "errors"):
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     indent(root)
@@ -47,7 +47,7 @@ def _add_suite(root: Element, name: str, tests: int, failures: int = 0, errors: 
     return SubElement(
         root,
         "testsuite",
-        name=printable(name),
+        name=make_printable(name),
         tests=str(tests),
         failures=str(failures),
         errors=str(errors),
@@ -57,4 +57,4 @@ def _add_suite(root: Element, name: str, tests: int, failures: int = 0, errors: 
 
 
 def _case_name(row: Row) -> str:
-    return f"{row.title} at {row.line}:{row.column}"
+    return f"{row.rule_title} at {row.line}:{row.column}"

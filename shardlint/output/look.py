@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from shardlint.output.printable import printable
+from shardlint.output.printable import make_printable
 from shardlint.source.lazy import dataclass
 from shardlint.source.streams import is_coloured, is_terminal
 
@@ -33,40 +33,40 @@ class Look:
         """How much of a line of code is shown."""
         return _CODE_WIDTH if self.width is None else max(_NARROW, min(_CODE_WIDTH, self.width - 10))
 
-    def place(self, path: Path, place: str) -> str:
+    def format_place(self, path: Path, place: str) -> str:
         """Where a finding is, with a colon after it."""
-        return f"{self._link_text(self._in_style(printable(place), '1'), _file_uri(path))}:"
+        return f"{self._link_text(self._style_text(make_printable(place), '1'), _file_uri(path))}:"
 
-    def heading(self, path: Path) -> str:
+    def format_heading(self, path: Path) -> str:
         """The name of a file above its findings."""
-        return f"{self._link_text(self._in_style(printable(str(path)), '1;4'), _file_uri(path))}:"
+        return f"{self._link_text(self._style_text(make_printable(str(path)), '1;4'), _file_uri(path))}:"
 
-    def rule(self, finding: Finding) -> str:
+    def format_rule(self, finding: Finding) -> str:
         """A rule's code and name."""
-        code = printable(finding.rule.code)
+        code = make_printable(finding.rule.code)
         if self.links:
             from shardlint.rules_api.registry import page_address
 
             code = self._link_text(code, page_address(finding.rule.code))
-        return f"{self._in_style(code, f'1;{_style_of_finding(finding)}')} {printable(finding.rule.name)}"
+        return f"{self._style_text(code, f'1;{_style_of_finding(finding)}')} {make_printable(finding.rule.name)}"
 
-    def faint(self, text: str) -> str:
+    def style_faint(self, text: str) -> str:
         """Return a text of lesser importance, in its style."""
-        return self._in_style(text, "2")
+        return self._style_text(text, "2")
 
-    def gutter(self, text: str) -> str:
+    def style_gutter(self, text: str) -> str:
         """Line numbers."""
-        return self._in_style(text, "34")
+        return self._style_text(text, "34")
 
-    def mark(self, text: str, finding: Finding) -> str:
+    def style_underline(self, text: str, finding: Finding) -> str:
         """Return the underline of the code, in its style."""
-        return self._in_style(text, f"1;{_style_of_finding(finding)}")
+        return self._style_text(text, f"1;{_style_of_finding(finding)}")
 
-    def advice(self, text: str) -> str:
+    def style_advice(self, text: str) -> str:
         """Return a line of advice, in its style."""
-        return self._in_style(text, "32")
+        return self._style_text(text, "32")
 
-    def wrapped(self, text: str, painted: Callable[[str], str] = str) -> list[str]:
+    def wrap_prose(self, text: str, painted: Callable[[str], str] = str) -> list[str]:
         """A line of prose, indented, as several where the terminal is narrower."""
         if self.width is None or len(text) + len(_INDENT) <= self.width:
             return [f"{_INDENT}{painted(text)}"]
@@ -76,7 +76,7 @@ class Look:
         parts = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
         return [f"{_INDENT}{painted(part)}" for part in parts]
 
-    def _in_style(self, text: str, style: str) -> str:
+    def _style_text(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self.colour and text else text
 
     def _link_text(self, text: str, address: str) -> str:
@@ -90,7 +90,7 @@ def _style_of_finding(finding: Finding) -> str:
     """Red for what is wrong, yellow for what costs or will go, cyan for what is only possible."""
     if finding.certainty.value == "possible":
         return "36"
-    return "33" if finding.harm.mild else "31"
+    return "33" if finding.harm.is_mild else "31"
 
 
 def _file_uri(path: Path) -> str:

@@ -44,7 +44,7 @@ class Output:
     file: Path | None = None
 
 
-def outputs(said: Sequence[str], file: Path | None = None) -> list[Output]:
+def parse_outputs(said: Sequence[str], file: Path | None = None) -> list[Output]:
     """The outputs that `--output-format` (FORMAT or FORMAT=FILE) and `--output-file` ask for. Raises `BadOutput`."""
     found = []
     for one in said or ("full",):
@@ -70,7 +70,7 @@ def outputs(said: Sequence[str], file: Path | None = None) -> list[Output]:
     return found
 
 
-def rendered(
+def render_report(
     report: Report, format: str, look: Look, asked: frozenset[str] = frozenset(), statistics: bool = False
 ) -> Iterable[str]:
     """The report in a format, in parts of one or more lines."""
@@ -83,11 +83,11 @@ def rendered(
             return counted(report, look)
         if format == "full":
             return text.full_report(report, asked, look)
-        return text.concise(report, look) if format == "concise" else text.grouped_report(report, look)
-    return _for_programs(report, format)
+        return text.render_concise(report, look) if format == "concise" else text.grouped_report(report, look)
+    return _render_for_programs(report, format)
 
 
-def _for_programs(report: Report, format: str) -> Iterator[str]:
+def _render_for_programs(report: Report, format: str) -> Iterator[str]:
     from importlib import import_module
 
     where = {
@@ -107,7 +107,7 @@ def _for_programs(report: Report, format: str) -> Iterator[str]:
         yield text
 
 
-def write(
+def write_report(
     report: Report, asked_for: Sequence[Output], asked: frozenset[str], statistics: bool, colour: str
 ) -> None:
     """Write the report. Raises `BadOutput` for a file that cannot be written."""
@@ -116,7 +116,7 @@ def write(
     # Files first: what reads standard output may end before we do.
     for output in sorted(asked_for, key=lambda one: one.file is None):
         look = Look() if output.file is not None else look_of(sys.stdout, colour)
-        parts = rendered(report, output.format, look, asked, statistics)
+        parts = render_report(report, output.format, look, asked, statistics)
         if output.file is not None:
             _write_parts(output.file, parts)
             continue
@@ -137,4 +137,4 @@ def _write_parts(file: Path, parts: Iterable[str]) -> None:
         raise BadOutput(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-__all__ = ["FORMATS", "BadOutput", "Output", "outputs", "rendered", "write"]
+__all__ = ["FORMATS", "BadOutput", "Output", "parse_outputs", "render_report", "write_report"]

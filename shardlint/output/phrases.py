@@ -21,5 +21,5 @@ def format_tags(finding: Finding) -> str:
 
 def format_place(file: FileReport, finding: Finding) -> str:
     """Where a finding is: path, line and column, in a notebook with the cell."""
-    cell, line, column = file.source.place(finding.start)
+    cell, line, column = file.source.locate_offset(finding.start)
     return f"{file.path}:{line}:{column}" if cell is None else f"{file.path}:cell {cell}:{line}:{column}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Text with control characters made visible, so that nothing in a file name or source can steer a terminal.
 
     Of these are line ends, terminal escapes, marks that turn the direction of writing, and lone surrogates.
@@ -15,7 +15,7 @@ def printable(text: str) -> str:
 
 def printable_lines(text: str) -> str:
     """The same of several lines, which stay lines; a tab becomes blanks."""
-    return "\n".join(printable(line.expandtabs(4)) for line in text.splitlines())
+    return "\n".join(make_printable(line.expandtabs(4)) for line in text.splitlines())
 
 
 def _escape_code(code: int) -> str:

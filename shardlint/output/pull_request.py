@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shardlint.output.phrases import format_count
-from shardlint.output.printable import printable
+from shardlint.output.printable import make_printable
 from shardlint.output.rows import Row, finding_rows, left_out
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _SHOWN = 300
 def markdown_report(report: Report) -> str:
     """A heading with the counts and a row for each finding, as many as a comment may hold."""
     found = list(finding_rows(report))
-    files = format_count(report.checked, "file")
+    files = format_count(report.checked_count, "file")
     lines = [f"### shardlint: {format_count(len(found), 'finding') if found else 'no findings'} in {files}", ""]
     skipped = list(left_out(report))
     tail = [f"- {_escape_cell(path)}: {_escape_cell(reason)}" for path, reason in skipped[:20]]
@@ -54,22 +54,22 @@ def _place_link(row: Row) -> str:
     server, repository, commit = (
         os.environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
     )
-    if all((server, repository, commit)) and not row.uri.startswith("file:"):
-        return f"[{shown}]({server}/{repository}/blob/{commit}/{row.uri}#L{row.line})"
+    if all((server, repository, commit)) and not row.file_uri.startswith("file:"):
+        return f"[{shown}]({server}/{repository}/blob/{commit}/{row.file_uri}#L{row.line})"
     project, commit = os.environ.get("CI_PROJECT_URL", ""), os.environ.get("CI_COMMIT_SHA", "")
-    if project and commit and not row.uri.startswith("file:"):
-        return f"[{shown}]({project}/-/blob/{commit}/{row.uri}#L{row.line})"
+    if project and commit and not row.file_uri.startswith("file:"):
+        return f"[{shown}]({project}/-/blob/{commit}/{row.file_uri}#L{row.line})"
     return shown
 
 
 def _rule_title(row: Row) -> str:
-    code = f"[{row.code}]({row.page})" if row.page else row.code
+    code = f"[{row.rule_code}]({row.rule_page_address})" if row.rule_page_address else row.rule_code
     return f"**{code} {row.finding.rule.name}** ({row.finding.harm.value}, {row.finding.certainty.value})"
 
 
 def _escape_cell(text: str) -> str:
     """Text in a cell of a table, in which nothing means anything."""
-    text = _cut_text(printable(" ".join(text.split())))
+    text = _cut_text(make_printable(" ".join(text.split())))
     return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", text).replace("@", "@\u200b")
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from shardlint.rules_api.rule import Finding
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 # The forms that `Site.where` writes, and "line 12 of train.py". Cells of notebooks are named in other forms.
-_NAMED = regex(
+_NAMED = compile_lazily(
     r"\blines? (?P<lines>\d+(?:(?:, | and | to )\d+\b)*)(?: of (?P<of>[\w.-]+\.pyi?)\b|(?! of cell\b))"
     r"|(?<![\w./-])(?P<file>[\w.-]+\.pyi?):(?P<line>\d+)\b"
 )

@@ -35,29 +35,29 @@ class Row:
     end_column: int
 
     @property
-    def code(self) -> str:
+    def rule_code(self) -> str:
         """The rule's code."""
         return self.finding.rule.code
 
     @property
-    def level(self) -> str:
+    def severity_level(self) -> str:
         """How bad it is: error, warning, or note for what is only possible."""
         if self.finding.certainty.value == "possible":
             return "note"
-        return "warning" if self.finding.harm.mild else "error"
+        return "warning" if self.finding.harm.is_mild else "error"
 
     @property
-    def title(self) -> str:
+    def rule_title(self) -> str:
         """The rule, for a heading."""
-        return f"{self.code} {self.finding.rule.name}"
+        return f"{self.rule_code} {self.finding.rule.name}"
 
     @property
     def message(self) -> str:
         """Return the message, with the cell if there is one."""
         finding = self.finding
-        cell, line, column = self.file.source.place(finding.start)
+        cell, line, column = self.file.source.locate_offset(finding.start)
         where = "" if cell is None else f"cell {cell}:{line}:{column}: "
-        return f"{where}{finding.message}".strip() or self.title
+        return f"{where}{finding.message}".strip() or self.rule_title
 
     @property
     def advice(self) -> str:
@@ -67,18 +67,18 @@ class Row:
         return as_sentence(text) if text else ""
 
     @property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         """Return the message, the reason and the advice."""
         why = f"Why: {self.finding.why}" if self.finding.why else ""
         return "\n".join(filter(None, (self.message, why, self.advice)))
 
     @property
-    def page(self) -> str:
+    def rule_page_address(self) -> str:
         """The address of the rule's page; empty where its pack says none."""
-        return page_address(self.code)
+        return page_address(self.rule_code)
 
     @property
-    def uri(self) -> str:
+    def file_uri(self) -> str:
         """The file as a relative reference or a URI."""
         return path_uri(self.path)
 
@@ -96,7 +96,7 @@ def row_span(file: FileReport, start: int, end: int) -> tuple[int, int, int, int
     source = file.source
     if source.in_cells:
         return 1, 1, 1, 1
-    return *source.position(start), *source.position(end)
+    return *source.position_of(start), *source.position_of(end)
 
 
 def relative_path(path: Path) -> str:

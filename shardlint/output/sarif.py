@@ -21,7 +21,7 @@ _FINGERPRINT = "shardlint/v1"
 def sarif_report(report: Report) -> str:
     """The report as a SARIF log of one run."""
     found = list(finding_rows(report))
-    codes = list(dict.fromkeys(row.code for row in found))
+    codes = list(dict.fromkeys(row.rule_code for row in found))
     run = {
         "tool": {
             "driver": {"name": "shardlint", "version": __version__, "rules": _rule_descriptors(codes, found)}
@@ -30,37 +30,37 @@ def sarif_report(report: Report) -> str:
         "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "The folder that check was run in."}}},
         "invocations": [
             {
-                "executionSuccessful": not report.undone,
+                "executionSuccessful": not report.is_incomplete,
                 "toolExecutionNotifications": [
                     {"level": "warning", "message": {"text": f"{path}: {reason}"}}
                     for path, reason in left_out(report)
                 ],
             }
         ],
-        "results": [_result_object(row, codes.index(row.code)) for row in found],
+        "results": [_result_object(row, codes.index(row.rule_code)) for row in found],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
 def _rule_descriptors(codes: Iterable[str], found: list[Row]) -> list[dict[str, Any]]:
-    from shardlint.rules_api.pages import page
-    from shardlint.rules_api.registry import entries
+    from shardlint.rules_api.pages import render_page
+    from shardlint.rules_api.registry import rule_entries
 
     described = []
     for code in codes:
-        kind = entries()[code].load()
-        first = next(row for row in found if row.code == code)
+        kind = rule_entries()[code].load_rule()
+        first = next(row for row in found if row.rule_code == code)
         summary = (kind.__doc__ or kind.name).strip().splitlines()[0]
         rule: dict[str, Any] = {
             "id": code,
             "name": kind.name,
             "shortDescription": {"text": summary},
-            "help": {"text": summary, "markdown": page(kind)},
-            "defaultConfiguration": {"level": first.level},
+            "help": {"text": summary, "markdown": render_page(kind)},
+            "defaultConfiguration": {"level": first.severity_level},
             "properties": {"tags": [kind.harm.value], "precision": _precision_of_row(first)},
         }
-        if first.page:
-            rule["helpUri"] = first.page
+        if first.rule_page_address:
+            rule["helpUri"] = first.rule_page_address
         described.append(rule)
     return described
 
@@ -77,12 +77,12 @@ def _result_object(row: Row, index: int) -> dict[str, Any]:
         "endColumn": row.end_column,
     }
     result: dict[str, Any] = {
-        "ruleId": row.code,
+        "ruleId": row.rule_code,
         "ruleIndex": index,
-        "level": row.level,
-        "message": {"text": row.whole},
+        "level": row.severity_level,
+        "message": {"text": row.full_text},
         "locations": [
-            {"physicalLocation": {"artifactLocation": _artifact_location(row.uri), "region": region}}
+            {"physicalLocation": {"artifactLocation": _artifact_location(row.file_uri), "region": region}}
         ],
         "partialFingerprints": {_FINGERPRINT: row.fingerprint},
         "properties": {"harm": row.finding.harm.value, "certainty": row.finding.certainty.value},
@@ -106,7 +106,7 @@ def _fix_object(row: Row, fix: Fix) -> dict[str, Any]:
     note = "" if fix.safety == "safe" else f" (unsafe fix{f': {fix.why}' if fix.why else ''})"
     return {
         "description": {"text": f"{row.advice}{note}"},
-        "artifactChanges": [{"artifactLocation": _artifact_location(row.uri), "replacements": replacements}],
+        "artifactChanges": [{"artifactLocation": _artifact_location(row.file_uri), "replacements": replacements}],
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shardlint.output.look import PLAIN, Look
-from shardlint.output.printable import printable
+from shardlint.output.printable import make_printable
 from shardlint.output.text import closing_lines
 
 if TYPE_CHECKING:
@@ -28,8 +28,10 @@ def statistics_lines(report: Report, look: Look = PLAIN) -> Iterator[str]:
         fixes = Counter(one.fix.safety.value for one in many if one.fix is not None)
         told = ", ".join(f"{number} {safety}" for safety, number in sorted(fixes.items()))
         where = f"{files[code]} file{'' if files[code] == 1 else 's'}"
-        tail = look.faint(f"[{printable(many[0].harm.value)}]  in {where}" + (f"; fixes: {told}" if told else ""))
-        yield f"{len(many):>{width}}  {look.rule(many[0])}  {tail}"
+        tail = look.style_faint(
+            f"[{make_printable(many[0].harm.value)}]  in {where}" + (f"; fixes: {told}" if told else "")
+        )
+        yield f"{len(many):>{width}}  {look.format_rule(many[0])}  {tail}"
     if found:
         yield ""
     yield from closing_lines(report)

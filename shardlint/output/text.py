@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shardlint.output import by_project
 from shardlint.output.look import PLAIN, Look
 from shardlint.output.phrases import format_count, format_place, format_tags
-from shardlint.output.printable import as_sentence, printable
+from shardlint.output.printable import as_sentence, make_printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,14 +33,14 @@ def full_report(report: Report, asked: frozenset[str] = frozenset(), look: Look 
     reports, many, rest = by_project.separate_groups(report.reports, report.root, asked)
     alike = Alike(reports, asked)
     for file in reports:
-        yield from frames(file, alike.note, look, alike.is_shown)
+        yield from render_frames(file, alike.note_for, look, alike.is_shown)
     yield from by_project.group_frames(many, obstacles=False)
     if asked:
         yield from by_project.list_groups(rest)
     yield from closing_lines(report)
 
 
-def frames(
+def render_frames(
     file: FileReport,
     note: Callable[[Finding], str] = lambda _: "",
     look: Look = PLAIN,
@@ -50,23 +50,23 @@ def frames(
     for finding in filter(shown, file.findings):
         said = note(finding)
         yield "\n".join(
-            [*_frame_lines(file, finding, look), *(look.wrapped(printable(said)) if said else [])]
+            [*_frame_lines(file, finding, look), *(look.wrap_prose(make_printable(said)) if said else [])]
         )
         yield ""
 
 
-def concise(report: Report, look: Look = PLAIN) -> Iterator[str]:
+def render_concise(report: Report, look: Look = PLAIN) -> Iterator[str]:
     """One line for each finding, as editors and grep like it."""
     for file in report.reports:
         for finding in file.findings:
-            yield f"{look.place(file.path, format_place(file, finding))} {_title_line(finding, look)}"
+            yield f"{look.format_place(file.path, format_place(file, finding))} {_title_line(finding, look)}"
     yield from closing_lines(report)
 
 
 def grouped_report(report: Report, look: Look = PLAIN) -> Iterator[str]:
     """The findings under the name of their file, a line each."""
     for file in report.reports:
-        yield look.heading(file.path)
+        yield look.format_heading(file.path)
         places = [format_place(file, finding).partition(":")[2] for finding in file.findings]
         width = max(map(len, places))
         for at, finding in zip(places, file.findings, strict=True):
@@ -83,7 +83,8 @@ def closing_lines(report: Report) -> Iterator[str]:
 
 
 def _title_line(finding: Finding, look: Look) -> str:
-    return f"{look.rule(finding)} {look.faint(f'[{format_tags(finding)}]')} {printable(finding.message)}"
+    tags = look.style_faint(f"[{format_tags(finding)}]")
+    return f"{look.format_rule(finding)} {tags} {make_printable(finding.message)}"
 
 
 def assumed_releases(report: Report) -> Iterator[str]:
@@ -97,11 +98,11 @@ def assumed_releases(report: Report) -> Iterator[str]:
     for root, targets in projects.items():
         releases = [
             f"{package} {release} (assumed: no file pins it)"
-            for package, release in targets.assumed().items()
+            for package, release in targets.assumed_versions().items()
             if package == "jax" or f"{package} {release}" in messages
         ]
         if releases:
-            lines.setdefault(", ".join(releases), []).append(printable(shown_folder(root)))
+            lines.setdefault(", ".join(releases), []).append(make_printable(shown_folder(root)))
     for text, roots in lines.items():
         where = "" if len(projects) == 1 else f" in {_list_some(roots)}"
         yield f"Checked for {text}{where}; --target says another release."
@@ -112,11 +113,11 @@ def _assumed_for(report: Report) -> str:
     from shardlint.config.folders import shown_folder
 
     projects = report.find_targets(report.concerned) if report.concerned else {}
-    assumed = {root: targets.assumed().get("jax", "") for root, targets in projects.items()}
+    assumed = {root: targets.assumed_versions().get("jax", "") for root, targets in projects.items()}
     releases = sorted(set(assumed.values()) - {""})
     if not releases:
         return ""
-    where = [printable(shown_folder(root)) for root, release in assumed.items() if release]
+    where = [make_printable(shown_folder(root)) for root, release in assumed.items() if release]
     them = f" in {_list_some(where)}" if len(where) < len(assumed) else ""
     return f" for jax {', '.join(releases)} (assumed: no file pins it{them})"
 
@@ -128,14 +129,14 @@ def _list_some(names: list[str]) -> str:
 
 def summary_line(report: Report) -> str:
     """The last line: how much was found in how many files, what was not checked, and what `fix` would do."""
-    files = format_count(report.checked, "file") + _describe_unchecked(report)
+    files = format_count(report.checked_count, "file") + _describe_unchecked(report)
     if not report.files and not report.skipped:
         if report.since is not None:
-            return f"Nothing to check: no Python file changed since {printable(report.since)}."
-        return f"Nothing to check: {report.nothing}."
-    if not report.checked and not report.findings:
+            return f"Nothing to check: no Python file changed since {make_printable(report.since)}."
+        return f"Nothing to check: {report.reason_for_no_files}."
+    if not report.checked_count and not report.finding_count:
         return f"Nothing was checked{_describe_unchecked(report)}."
-    if not report.findings:
+    if not report.finding_count:
         new = " new" if report.known else ""
         return f"No{new} findings{_assumed_for(report)} in {files}.{_describe_baselined(report)}"
     found = [finding for file in report.reports for finding in file.findings]
@@ -160,7 +161,7 @@ def _describe_baselined(report: Report) -> str:
 
     if not report.baselines:
         return ""
-    name = printable(Path(report.baselines[0]).name)
+    name = make_printable(Path(report.baselines[0]).name)
     where = name if len(report.baselines) == 1 else f"{len(report.baselines)} baselines"
     gone = f", {report.gone} gone" if report.gone else ""
     do = (
@@ -200,35 +201,35 @@ def skipped_files(report: Report) -> Iterator[str]:
             alike.setdefault(reason, []).append(path)
     for reason, paths in alike.items():
         if len(paths) > _ALIKE:
-            yield printable(f"{paths[0]} and {len(paths) - 1} others: not checked: {reason}")
+            yield make_printable(f"{paths[0]} and {len(paths) - 1} others: not checked: {reason}")
         else:
-            yield from (printable(f"{path}: not checked: {reason}") for path in paths)
+            yield from (make_printable(f"{path}: not checked: {reason}") for path in paths)
     for path, fault in report.faults:
-        yield printable(f"{path}: not complete: {fault.reason}")
+        yield make_printable(f"{path}: not complete: {fault.reason}")
     for path in report.missing:
-        yield printable(f"{path}: no such file or directory")
+        yield make_printable(f"{path}: no such file or directory")
 
 
 def _frame_lines(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
     source = file.source
-    line, column = source.position(finding.start)
-    where = look.place(file.path, format_place(file, finding))
-    yield f"{where} {look.rule(finding)}  {look.faint(f'[{format_tags(finding)}]')}"
+    line, column = source.position_of(finding.start)
+    where = look.format_place(file.path, format_place(file, finding))
+    yield f"{where} {look.format_rule(finding)}  {look.style_faint(f'[{format_tags(finding)}]')}"
     for text in finding.message.splitlines():
-        yield from look.wrapped(printable(text))
+        yield from look.wrap_prose(make_printable(text))
     if source.text:
         yield from _underline_lines(source, finding, line, column, look)
     if finding.why:
-        yield from look.wrapped(f"Why: {printable(finding.why)}")
+        yield from look.wrap_prose(f"Why: {make_printable(finding.why)}")
     if finding.fix is not None:
-        yield from look.wrapped(printable(fix_advice(finding.fix)), look.advice)
+        yield from look.wrap_prose(make_printable(fix_advice(finding.fix)), look.style_advice)
     elif finding.help:
         from shardlint.rules_api.rule import NO_FIX  # late: most runs find nothing
 
         told, _, kept = finding.help.partition(f"; {NO_FIX}")
-        yield from look.wrapped(printable(as_sentence(told)), look.advice)
+        yield from look.wrap_prose(make_printable(as_sentence(told)), look.style_advice)
         if kept:
-            yield from look.wrapped(f"Not rewritten: {printable(kept)}")
+            yield from look.wrap_prose(f"Not rewritten: {make_printable(kept)}")
 
 
 def fix_advice(fix: Fix) -> str:
@@ -238,8 +239,8 @@ def fix_advice(fix: Fix) -> str:
 
 
 def _underline_lines(source: Source, finding: Finding, line: int, column: int, look: Look) -> Iterator[str]:
-    text, before = source.shown_at(finding.start)
-    last_line, last_column = source.position(finding.end)
+    text, before = source.shown_line_at(finding.start)
+    last_line, last_column = source.position_of(finding.end)
     stop = last_column - 1 - before if last_line == line else len(text.rstrip())
     start = column - 1 - before
     most = look.code_width
@@ -248,22 +249,22 @@ def _underline_lines(source: Source, finding: Finding, line: int, column: int, l
         text, start, stop = "…" + text[cut:], start - cut + 1, stop - cut + 1
     shown = text[:most] + ("…" if len(text) > most else "")
     stop = max(min(stop, most), start + 1)
-    gutter = f"{source.place(finding.start)[1]:>5}"
-    yield f"{look.gutter(f'{gutter} |')} {printable(shown.expandtabs(_TAB))}"
+    gutter = f"{source.locate_offset(finding.start)[1]:>5}"
+    yield f"{look.style_gutter(f'{gutter} |')} {make_printable(shown.expandtabs(_TAB))}"
     pad, mark = _column_count(text[:start]), max(1, _column_count(text[:stop]) - _column_count(text[:start]))
-    label = f" {printable(finding.label)}" if finding.label else ""
-    under = look.mark("^" * mark + label, finding)
-    yield f"{look.gutter(' ' * len(gutter) + ' |')} {' ' * pad}{under}".rstrip()
+    label = f" {make_printable(finding.label)}" if finding.label else ""
+    under = look.style_underline("^" * mark + label, finding)
+    yield f"{look.style_gutter(' ' * len(gutter) + ' |')} {' ' * pad}{under}".rstrip()
 
 
 def _column_count(text: str) -> int:
     """How many terminal columns a text takes as it is shown: wide characters take two, combining ones none."""
     if text.isascii():
-        return len(printable(text.expandtabs(_TAB)))
+        return len(make_printable(text.expandtabs(_TAB)))
     import unicodedata
 
     width = 0
-    for character in printable(text.expandtabs(_TAB)):
+    for character in make_printable(text.expandtabs(_TAB)):
         if unicodedata.combining(character):
             continue
         width += 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -25,8 +25,8 @@ def align_layer(before: Source, layer: Layer, wraps: Sequence[Layer], after: str
             shifts.setdefault(number, by)
     except (tokenize.TokenError, SyntaxError):
         return Layer(())
-    found = Layer.of(list(_shift_edits(after, shifts)))
-    return found if found.edits and same_program(after, found.made(after)) else Layer(())
+    found = Layer.sort_edits(list(_shift_edits(after, shifts)))
+    return found if found.edits and same_program(after, found.apply_edits(after)) else Layer(())
 
 
 def _moves_by_line(

@@ -7,10 +7,10 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
-from shardlint.output.printable import printable
-from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, laid_out
+from shardlint.output.printable import make_printable
+from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, layers_with_layout
 from shardlint.rewrite.edits import choose_disjoint_fixes
-from shardlint.rewrite.fix import FixedFile, diff
+from shardlint.rewrite.fix import FixedFile, unified_diff
 from shardlint.rewrite.unused import drop_unused_imports
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import NotParsed, read_facts
@@ -31,7 +31,7 @@ class Unit:
     made: tuple[AppliedFix, ...]
 
     @property
-    def codes(self) -> list[str]:
+    def rule_codes(self) -> list[str]:
         """The rules, each once."""
         return list(dict.fromkeys(one.finding.rule.code for one in self.made))
 
@@ -57,36 +57,36 @@ class Asking:
                 return
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
+    def keep_answers(self) -> Iterator[None]:
         """Ctrl-C between the questions ends them; what was accepted by then is still made."""
 
-        def stop(number: int, frame: FrameType | None) -> None:
+        def stop_asking(number: int, frame: FrameType | None) -> None:
             if self._waiting or self._over or not (self._yes or self._all):
                 raise KeyboardInterrupt
             self._over = True
 
-        before = signal.signal(signal.SIGINT, stop)
+        before = signal.signal(signal.SIGINT, stop_asking)
         try:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
 
     def _is_wanted(self, unit: Unit) -> bool:
-        return unit.key in self._yes or self._all.issuperset(unit.codes)
+        return unit.key in self._yes or self._all.issuperset(unit.rule_codes)
 
     def _is_unit_wanted(self, attempt: Attempt, unit: Unit, number: str) -> bool:
         if self._is_wanted(unit):  # since the answer about another
             return True
         for line in describe_unit(attempt, unit):
             self._tell(line)
-        codes = ", ".join(unit.codes)
+        codes = ", ".join(unit.rule_codes)
         while True:
             answer = self._ask_question(f"Apply this fix ({number})? [y]es, [n]o, [a]ll of {codes}, [q]uit: ")
             if answer in ("y", "yes"):
                 self._yes.add(unit.key)
                 return True
             if answer in ("a", "all"):
-                self._all.update(unit.codes)
+                self._all.update(unit.rule_codes)
                 return True
             if answer in ("n", "no"):
                 return False
@@ -112,7 +112,7 @@ def attempt_units(attempt: Attempt) -> list[Unit]:
     found: dict[tuple[object, ...], list[AppliedFix]] = {}
     for work in attempt.works.values():
         for made in work.made:
-            key = made.together or (made.path, made.finding.rule.code, made.origin)
+            key = made.files_of_change or (made.path, made.finding.rule.code, made.origin)
             found.setdefault(key, []).append(made)
     return [Unit(key, tuple(made)) for key, made in found.items()]
 
@@ -124,16 +124,16 @@ def _rests_on(unit: Unit, other: Unit) -> bool:
 def describe_unit(attempt: Attempt, unit: Unit) -> Iterator[str]:
     """Yield the description of a unit, and the diff of it alone."""
     for about in dict.fromkeys(_describe_place(attempt, made) for made in unit.made):
-        yield printable(about)
+        yield make_printable(about)
     why = dict.fromkeys(
         _explain_unsafe(unit, one) for one in unit.made if one.finding.fix and one.finding.fix.why
     )
-    yield from (printable(f"   unsafe: {one}") for one in why)
+    yield from (make_printable(f"   unsafe: {one}") for one in why)
     for path in dict.fromkeys(one.path for one in unit.made):
         made = [one for one in unit.made if one.path == path]
         alone = _file_with_fixes(attempt.works[path], made, attempt.length)
-        for line in diff(alone):
-            yield printable(line.expandtabs(4))
+        for line in unified_diff(alone):
+            yield make_printable(line.expandtabs(4))
         if _leaves_an_import(alone, made):
             yield "   It also removes an import that becomes unused."
 
@@ -154,7 +154,7 @@ def _leaves_an_import(alone: FixedFile, made: Sequence[AppliedFix]) -> bool:
 
 
 def _describe_place(attempt: Attempt, made: AppliedFix) -> str:
-    cell, line, column = attempt.works[made.path].before.place(made.origin)
+    cell, line, column = attempt.works[made.path].before.locate_offset(made.origin)
     place = f"{line}:{column}" if cell is None else f"cell {cell}:{line}:{column}"
     rule, fix = made.finding.rule, made.finding.fix
     return f"{made.path}:{place}: {rule.code} {rule.name}: {fix.message if fix is not None else ''}"
@@ -164,10 +164,10 @@ def _file_with_fixes(work: Work, made: Sequence[AppliedFix], length: int | None)
     """A file before and after some of its fixes, with those that came before them."""
     text = work.before.text
     for layer in work.layers[: made[0].layer]:
-        text = layer.made(text)
-    before = work.before.replaced(text)
-    for layer in laid_out(
+        text = layer.apply_edits(text)
+    before = work.before.with_text(text)
+    for layer in layers_with_layout(
         before, choose_disjoint_fixes([one.finding for one in made])[1], length, work.before.text
     ):
-        text = layer.made(text)
-    return FixedFile(work.path, before, before.replaced(text))
+        text = layer.apply_edits(text)
+    return FixedFile(work.path, before, before.with_text(text))

@@ -37,17 +37,17 @@ class Refused:
     single: dict[tuple[Path, str, int], str] = field(default_factory=dict)
     groups: dict[tuple[str, ...], str] = field(default_factory=dict)
 
-    def add(self, made: AppliedFix, why: str) -> None:
+    def refuse_fix(self, made: AppliedFix, why: str) -> None:
         """Refuse a fix, and all that is right only with it."""
         self.single.setdefault((made.path, made.finding.rule.code, made.origin), why)
-        if made.together:
-            self.groups.setdefault(made.together, why)
+        if made.files_of_change:
+            self.groups.setdefault(made.files_of_change, why)
 
-    def copy(self) -> Refused:
+    def copy_refusals(self) -> Refused:
         """Another one, of the same."""
         return Refused(dict(self.single), dict(self.groups))
 
-    def why(self, path: Path, finding: Finding, origin: int) -> str:
+    def reason_refused(self, path: Path, finding: Finding, origin: int) -> str:
         """Why a finding's fix is not made; empty where it may be."""
         group = finding.fix.together if finding.fix is not None else ()
         return self.single.get((path, finding.rule.code, origin)) or self.groups.get(group, "")
@@ -63,7 +63,7 @@ class AppliedFix:
     origin: int
 
     @property
-    def together(self) -> tuple[str, ...]:
+    def files_of_change(self) -> tuple[str, ...]:
         """The files of the change that it is part of."""
         return self.finding.fix.together if self.finding.fix is not None else ()
 
@@ -83,30 +83,30 @@ class Work:
     reason: str = ""
 
     @property
-    def changed(self) -> bool:
+    def is_changed(self) -> bool:
         """True if the text is another."""
         return self.after.text != self.before.text
 
-    def origin(self, finding: Finding) -> int:
+    def original_start(self, finding: Finding) -> int:
         """Where what a finding of the text by now is about began in the file."""
         return back_through(self.layers, finding.start)
 
-    def end(self, finding: Finding) -> int:
+    def original_end(self, finding: Finding) -> int:
         """Where it ended, about."""
         return back_through(self.layers, finding.end)
 
-    def now(self, made: AppliedFix) -> int:
+    def current_start(self, made: AppliedFix) -> int:
         """Where what a fix was about begins by now."""
         return forward_through(self.layers[made.layer :], made.finding.start)
 
-    def lines(self, made: AppliedFix) -> set[int]:
+    def changed_lines(self, made: AppliedFix) -> set[int]:
         """The lines that a fix changed, as they are numbered by now."""
         edits = made.finding.fix.edits if made.finding.fix is not None else ()
         found: set[int] = set()
         for edit in edits:
-            begin = self.layers[made.layer].begin(edit)
-            first = self.after.position(forward_through(self.layers[made.layer + 1 :], begin))[0]
-            found.update(range(first, first + edit.text.count(self.after.newline) + 1))
+            begin = self.layers[made.layer].new_start(edit)
+            first = self.after.position_of(forward_through(self.layers[made.layer + 1 :], begin))[0]
+            found.update(range(first, first + edit.text.count(self.after.common_newline) + 1))
         return found
 
 
@@ -135,7 +135,7 @@ class Attempt:
         self.length = configured_length(self.root)
         self.works: dict[Path, Work] = {}
 
-    def run(self) -> None:
+    def apply_fixes(self) -> None:
         """Make what may be made, from the start."""
         self.works = {}
         for outcome in self.outcomes:
@@ -148,37 +148,37 @@ class Attempt:
             if not self._fix_round():
                 return
 
-    def halves(self) -> Iterator[tuple[AppliedFix, str]]:
+    def incomplete_changes(self) -> Iterator[tuple[AppliedFix, str]]:
         """Fixes of a change that is right only as a whole, of which some file keeps its part; and why."""
         changed: dict[tuple[str, ...], set[str]] = {}
-        every = [(work, made) for work in self.works.values() for made in work.made if made.together]
+        every = [(work, made) for work in self.works.values() for made in work.made if made.files_of_change]
         for work, made in every:
-            changed.setdefault(made.together, set()).add(str(work.path.resolve()))
+            changed.setdefault(made.files_of_change, set()).add(str(work.path.resolve()))
         for _, made in every:
-            missing = [path for path in made.together if path not in changed[made.together]]
+            missing = [path for path in made.files_of_change if path not in changed[made.files_of_change]]
             if missing:
                 name = Path(missing[0]).name
                 yield made, f"{name} must change with it, but is excluded, not selected or suppressed"
 
-    def overlay(self) -> dict[Path, Source]:
+    def changed_texts(self) -> dict[Path, Source]:
         """The changed texts, by the files' real paths."""
-        own = {work.path.resolve(): work.after for work in self.works.values() if work.changed}
+        own = {work.path.resolve(): work.after for work in self.works.values() if work.is_changed}
         return {**self.beside, **own}
 
-    def checker(self, overlay: Mapping[Path, Source] | None = None) -> Checker:
+    def overlay_checker(self, overlay: Mapping[Path, Source] | None = None) -> Checker:
         """One that sees the changed texts."""
-        return self.make_checker(dict(self.overlay() if overlay is None else overlay))
+        return self.make_checker(dict(self.changed_texts() if overlay is None else overlay))
 
     def _fix_round(self) -> bool:
         """Make the fixes that there are in each file; whether any was made."""
-        project = Project(self.root, self.overlay())
+        project = Project(self.root, self.changed_texts())
         changed = [work for work in self.works.values() if self._apply_fixes(work, project)]
         if not changed:
             return False
-        checker = self.checker()
+        checker = self.overlay_checker()
         for work in self.works.values():
             if not work.reason and (work.findings or work in changed):
-                again = checker.check_file(work.path, work.after.encode())
+                again = checker.check_file(work.path, work.after.encode_file())
                 work.findings = again.report.findings if again.report is not None else []
         checker.let_go()
         return True
@@ -191,28 +191,31 @@ class Attempt:
             self._give_up(work, findings)
             return False
         chosen, layer = choose_disjoint_fixes(findings)
-        if chosen and (wrong := _broken_by(work.after, layer)):
+        if chosen and (wrong := _explain_broken_layer(work.after, layer)):
             chosen, layer = self._first_breaking_fix(work, chosen, wrong)
-        layers = laid_out(work.after, layer, self.length, work.before.text) if chosen else []
+        layers = layers_with_layout(work.after, layer, self.length, work.before.text) if chosen else []
         text = work.after.text
         for one in layers:
-            text = one.made(text)
+            text = one.apply_edits(text)
         work.drops |= {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
         gone = _remove_unused_imports(work, text, project, self.length)
         if gone.edits:
             layers.append(gone)
-            text = gone.made(text)
+            text = gone.apply_edits(text)
         if text == work.after.text:
             return False
-        work.made += [AppliedFix(work.path, finding, len(work.layers), work.origin(finding)) for finding in chosen]
+        work.made += [
+            AppliedFix(work.path, finding, len(work.layers), work.original_start(finding))
+            for finding in chosen
+        ]
         work.layers += layers
-        work.after = work.after.replaced(text)
+        work.after = work.after.with_text(text)
         return True
 
     def _may_fix(self, work: Work, finding: Finding) -> bool:
-        if not wanted(finding.fix, self.unsafe) or not self.wanted(work, finding):
+        if not is_fix_wanted(finding.fix, self.unsafe) or not self.wanted(work, finding):
             return False
-        return not self.refused.why(work.path, finding, work.origin(finding))
+        return not self.refused.reason_refused(work.path, finding, work.original_start(finding))
 
     def _give_up(self, work: Work, findings: Sequence[Finding]) -> None:
         """Nothing may be done to a file: what is right only with its part is not done elsewhere either."""
@@ -227,17 +230,17 @@ class Attempt:
         """Where the fixes together break a file: the first that does not by itself. Two may empty one block."""
         for finding in chosen:
             some, layer = choose_disjoint_fixes([finding])
-            alone = _broken_by(work.after, layer)
+            alone = _explain_broken_layer(work.after, layer)
             if alone is None:
                 return some, layer
-            made = AppliedFix(work.path, finding, len(work.layers), work.origin(finding))
-            self.refused.add(made, f"the file would not be valid ({alone})")
+            made = AppliedFix(work.path, finding, len(work.layers), work.original_start(finding))
+            self.refused.refuse_fix(made, f"the file would not be valid ({alone})")
         return [], Layer(())
 
-    def left(self, work: Work, findings: Sequence[Finding]) -> Iterator[Finding]:
+    def remaining_findings(self, work: Work, findings: Sequence[Finding]) -> Iterator[Finding]:
         """Findings of the file as it is by now; a fix that was refused is a reason in words."""
         for finding in findings:
-            why = work.reason or self.refused.why(work.path, finding, work.origin(finding))
+            why = work.reason or self.refused.reason_refused(work.path, finding, work.original_start(finding))
             if why and finding.fix is not None:
                 help = f"{finding.fix.message}; not fixed: {why}"
                 kept = None if finding.obstacles is None else (self._reason_with_place(work, finding, why),)
@@ -247,22 +250,22 @@ class Attempt:
     def _reason_with_place(self, work: Work, finding: Finding, why: str) -> str:
         path = work.path.resolve()
         shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
-        return work.after.told(f"{shown.as_posix()}:{work.after.position(finding.start)[0]}: {why}")
+        return work.after.translate_message(f"{shown.as_posix()}:{work.after.position_of(finding.start)[0]}: {why}")
 
 
-def laid_out(before: Source, layer: Layer, length: int | None, like: str) -> list[Layer]:
+def layers_with_layout(before: Source, layer: Layer, length: int | None, like: str) -> list[Layer]:
     """Edits, and those that break and align the lines that they changed; without a `length` as long as others are."""
-    text = layer.made(before.text)
+    text = layer.apply_edits(before.text)
     wraps = wrap_lines(before, layer, text, length or line_length(like))
     for broken in wraps:
-        text = broken.made(text)
+        text = broken.apply_edits(text)
     lined = align_layer(before, layer, wraps, text)
     layers = [layer, *wraps, *([lined] if lined.edits else [])]
-    empty = space_layer(before, layer, layer.made(before.text)) if len(layers) == 1 else Layer(())
+    empty = space_layer(before, layer, layer.apply_edits(before.text)) if len(layers) == 1 else Layer(())
     return [*layers, *([empty] if empty.edits else [])]
 
 
-def wanted(fix: Fix | None, unsafe: bool) -> bool:
+def is_fix_wanted(fix: Fix | None, unsafe: bool) -> bool:
     """Return whether a fix may be applied."""
     return fix is not None and (fix.safety is Safety.SAFE or unsafe)
 
@@ -272,14 +275,14 @@ def _remove_unused_imports(work: Work, text: str, project: Project, length: int 
     if not work.drops:
         return Layer(())
     try:
-        facts = read_facts(work.after.replaced(text), work.path.resolve())
+        facts = read_facts(work.after.with_text(text), work.path.resolve())
     except NotParsed:
         return Layer(())
     was = work.before.text
     edits: list[Edit] = drop_unused_imports(facts, work.drops, project, was, length or line_length(was))
-    layer = Layer.of(edits)
+    layer = Layer.sort_edits(edits)
     return (
-        layer if edits and _explain_unwritable(work.after.replaced(layer.made(text))) is None else Layer(())
+        layer if edits and _explain_unwritable(work.after.with_text(layer.apply_edits(text))) is None else Layer(())
     )
 
 
@@ -288,15 +291,15 @@ def _explain_untouchable(source: Source, path: Path) -> str:
     if not source.exact:
         return f"its encoding {source.encoding} would change every byte; save it as UTF-8"
     try:  # a file in which only comments were looked at need not be Python
-        broken = _not_compiled(read_facts(source, path))
+        broken = _explain_compile_error(read_facts(source, path))
     except NotParsed as error:
         return str(error)
     return f"Python cannot compile the result: {broken}" if broken is not None else ""
 
 
-def _broken_by(before: Source, layer: Layer) -> str | None:
+def _explain_broken_layer(before: Source, layer: Layer) -> str | None:
     """Why the edits of a layer must not be made: the text would be no program, or another one outside the edits."""
-    after = before.replaced(layer.made(before.text))
+    after = before.with_text(layer.apply_edits(before.text))
     if (wrong := _explain_unwritable(after)) is not None:
         return wrong
     return explain_misread(read_facts(before, before.path), layer, read_facts(after, after.path))
@@ -306,15 +309,15 @@ def _explain_unwritable(after: Source) -> str | None:
     """Why a text cannot be written; None where it can."""
     try:
         facts = read_facts(after, after.path)
-        read = decode_file(after.path, after.encode())
+        read = decode_file(after.path, after.encode_file())
     except (NotParsed, Unreadable) as error:
         return str(error)
     if read.text != after.text:  # a coding cookie came or went
         return f"Python would read the result as {read.encoding}, but it is written as {after.encoding}"
-    return _not_compiled(facts)
+    return _explain_compile_error(facts)
 
 
-def _not_compiled(file: FileFacts) -> str | None:
+def _explain_compile_error(file: FileFacts) -> str | None:
     """Return Python's error for a text that parses but does not compile, such as a late `from __future__`."""
     try:
         with warnings.catch_warnings():

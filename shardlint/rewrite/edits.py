@@ -16,11 +16,11 @@ class Layer:
     edits: tuple[Edit, ...]
 
     @staticmethod
-    def of(edits: Iterable[Edit]) -> Layer:
+    def sort_edits(edits: Iterable[Edit]) -> Layer:
         """The edits in order."""
         return Layer(tuple(sorted(edits, key=lambda edit: (edit.start, edit.end, edit.text))))
 
-    def made(self, text: str) -> str:
+    def apply_edits(self, text: str) -> str:
         """The text with the edits made."""
         parts = []
         end = 0
@@ -29,13 +29,13 @@ class Layer:
             end = edit.end
         return "".join([*parts, text[end:]])
 
-    def begin(self, edit: Edit) -> int:
+    def new_start(self, edit: Edit) -> int:
         """Where the text of one of the edits begins afterwards."""
         return edit.start + sum(
             len(one.text) - (one.end - one.start) for one in self.edits if one.start < edit.start
         )
 
-    def forward(self, offset: int) -> int:
+    def map_forward(self, offset: int) -> int:
         """Where what begins at an offset begins afterwards: what was replaced begins where the new text does."""
         shift = 0
         for edit in self.edits:
@@ -46,7 +46,7 @@ class Layer:
             shift += len(edit.text) - (edit.end - edit.start)
         return offset + shift
 
-    def back(self, offset: int) -> int:
+    def map_back(self, offset: int) -> int:
         """Where what begins at an offset afterwards began: new text began where the old text did."""
         shift = 0
         for edit in self.edits:
@@ -71,14 +71,14 @@ def same_program(one: str, two: str) -> bool:
 def forward_through(layers: Sequence[Layer], offset: int) -> int:
     """Through several layers, the first one first."""
     for layer in layers:
-        offset = layer.forward(offset)
+        offset = layer.map_forward(offset)
     return offset
 
 
 def back_through(layers: Sequence[Layer], offset: int) -> int:
     """The other way, the last one first."""
     for layer in reversed(layers):
-        offset = layer.back(offset)
+        offset = layer.map_back(offset)
     return offset
 
 
@@ -96,7 +96,7 @@ def choose_disjoint_fixes(findings: Iterable[Finding]) -> tuple[list[Finding], L
             continue  # the next round gets it
         edits.update(new)
         chosen.append(finding)
-    return chosen, Layer.of(edits.values())
+    return chosen, Layer.sort_edits(edits.values())
 
 
 def _are_overlapping(one: Edit, two: Edit) -> bool:

@@ -18,19 +18,28 @@ from shardlint.engine.catalogue import keep_cards, recall_cards
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import FileReport, Options, Outcome, Run
-from shardlint.output.printable import printable
-from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, wanted
+from shardlint.output.printable import make_printable
+from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, is_fix_wanted
 from shardlint.rewrite.recheck import carry_out
 from shardlint.rules_api.rule import Finding
 from shardlint.source.decoding import decode_file
 from shardlint.source.files import remove_left_over, replace_file
 from shardlint.source.find import Found
 from shardlint.source.lazy import dataclass
-from shardlint.source.magics import as_written
+from shardlint.source.magics import restore_notebook_code
 from shardlint.source.regular import TooLarge, read_regular
 from shardlint.source.text import Source, Unreadable
 
-__all__ = ["FixReport", "FixedFile", "diff", "fix", "fix_text", "patch", "wanted", "write_atomically"]
+__all__ = [
+    "FixReport",
+    "FixedFile",
+    "binary_patch",
+    "fix_files",
+    "fix_text",
+    "is_fix_wanted",
+    "unified_diff",
+    "write_atomically",
+]
 
 _SPACE, _DELETE = 0x20, 0x7F
 _ESCAPES = {ord(b'"'): b'\\"', ord(b"\\"): b"\\\\", 0x09: b"\\t", 0x0A: b"\\n", 0x0D: b"\\r"}
@@ -58,11 +67,11 @@ class FixedFile:
     """Where each that was fixed was in `before`, and is in `after`."""
 
     @property
-    def changed(self) -> bool:
+    def is_changed(self) -> bool:
         """True if there is anything to write."""
         return self.after.text != self.before.text
 
-    def report(self, written: bool) -> FileReport:
+    def remaining_report(self, written: bool) -> FileReport:
         """Return the remaining findings as a report of a check: in the file as it is now, or was."""
         if written:
             return FileReport(self.path, self.after, self.left)
@@ -78,7 +87,7 @@ class FixReport(Run):
     """How many of what is left the baselines of the projects know: they are in no file's `left`."""
 
 
-def fix(
+def fix_files(
     paths: Sequence[Path],
     options: Options,
     unsafe: bool,
@@ -95,26 +104,26 @@ def fix(
     """
     report = FixReport()
     places = Places(config=options.config, given=paths)
-    recall_cards(places.store)
+    recall_cards(places.result_store)
     found = choose_files(paths, options, places)
     report.passed_by(found)
-    report.root = Checker(options, places=places).root
+    report.root = Checker(options, places=places).root_for
     baselines = baselines_of(found, options, places) if known else {}
-    named = {met.path for met in found.met if met.stamp is None}
+    named = {met.shown_path for met in found.met if met.stamp is None}
     files = _each_once(found)
     if write:
         remove_left_over(files)
     gates = [_cannot_be_written, *gates] if write else gates
     beside: dict[Path, Source] = {}
-    for root, inside in _by_project(files, Checker(options, places=places)).items():
+    for root, inside in _group_by_project(files, Checker(options, places=places)).items():
         attempt = Attempt([], options, unsafe, root, places, beside)
         _fix_project(report, inside, attempt, write, gates)
-        changed = (one for one in report.fixed if one.changed and not one.problem)
+        changed = (one for one in report.fixed if one.is_changed and not one.problem)
         beside = {one.path.resolve(): one.after for one in changed}
     report.incomplete = report.incomplete or any(path in named for path, _ in report.skipped)
     order = {path: place for place, path in enumerate(files)}
     report.fixed.sort(key=lambda outcome: order[outcome.path])
-    keep_cards(places.store)
+    keep_cards(places.result_store)
     _leave_known(report, baselines, places)
     return report
 
@@ -123,9 +132,9 @@ def _leave_known(report: FixReport, baselines: Mapping[str, Known], places: Plac
     """Take out of what is left what the baselines know: `check` does not report it either. They stay as they are."""
     left = {outcome.path: outcome for outcome in report.fixed if outcome.left and not outcome.problem}
     for path, outcome in left.items():
-        project = baselines.get(places.root(str(Path(real_path(path)).parent)))
+        project = baselines.get(places.project_root(str(Path(real_path(path)).parent)))
         if project is not None:
-            project.reports.append(outcome.report(written=True))
+            project.reports.append(outcome.remaining_report(written=True))
     for project in baselines.values():
         matched = match_entries(project.entries or [], project.reports, project.base, lambda _: False)
         report.known += matched.known
@@ -144,13 +153,13 @@ def fix_text(path: Path, data: bytes, options: Options, unsafe: bool) -> FixRepo
     """
     report = FixReport()
     places = Places(config=options.config)
-    recall_cards(places.store)
+    recall_cards(places.result_store)
     checker = Checker(options, places=places)
-    report.root = checker.root
+    report.root = checker.root_for
     beside: dict[Path, Source] = {}
     with contextlib.suppress(Unreadable):  # the check says why
         beside[path.resolve()] = decode_file(path, data)
-    attempt = Attempt([], options, unsafe, checker.root(path), places, beside)
+    attempt = Attempt([], options, unsafe, checker.root_for(path), places, beside)
     attempt.outcomes = [Checker(options, beside, places).check_file(path, data)]
     _fill_report(report, attempt, write=False, gates=())
     report.incomplete = bool(report.skipped)
@@ -163,22 +172,22 @@ def _each_once(found: Found) -> list[Path]:
     for met in found.met:
         real = Path(met.real)
         if real not in files or files[real].is_symlink():
-            files[real] = met.path
+            files[real] = met.shown_path
     return list(files.values())
 
 
-def _by_project(files: Sequence[Path], checker: Checker) -> dict[str, list[Path]]:
+def _group_by_project(files: Sequence[Path], checker: Checker) -> dict[str, list[Path]]:
     """The files by the project they are in, a project behind those inside it, whose files it may read."""
     projects: dict[str, list[Path]] = {}
     for file in files:
-        projects.setdefault(checker.root(file), []).append(file)
+        projects.setdefault(checker.root_for(file), []).append(file)
     return {root: projects[root] for root in sorted(projects, key=lambda root: -len(Path(root).parts))}
 
 
 def _fix_project(
     report: FixReport, files: Sequence[Path], attempt: Attempt, write: bool, gates: Sequence[Gate]
 ) -> None:
-    checker = attempt.checker()
+    checker = attempt.overlay_checker()
     attempt.outcomes = [checker.check_file(file) for file in files]
     checker.let_go()
     _fill_report(report, attempt, write, gates)
@@ -203,7 +212,7 @@ def _let_through(attempt: Attempt, gates: Sequence[Gate]) -> dict[str, Outcome]:
     after = carry_out(attempt)
     while refused := next((found for gate in gates if (found := list(gate(attempt)))), None):
         for made, why in refused:
-            attempt.refused.add(made, why)
+            attempt.refused.refuse_fix(made, why)
         after = carry_out(attempt)
     return after
 
@@ -211,7 +220,7 @@ def _let_through(attempt: Attempt, gates: Sequence[Gate]) -> dict[str, Outcome]:
 def _cannot_be_written(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
     """Yield the joint fixes of which one file is read-only, each with the reason."""
     for work in attempt.works.values():
-        joined = [made for made in work.made if made.together]
+        joined = [made for made in work.made if made.files_of_change]
         if joined and not os.access(work.path, os.W_OK):
             why = f"{work.path.name}, which must change with it, is read-only"
             yield from ((made, why) for made in joined)
@@ -219,33 +228,38 @@ def _cannot_be_written(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
 
 def _make_outcome(attempt: Attempt, work: Work, again: Outcome | None, write: bool) -> FixedFile:
     findings = work.first if again is None else again.report.findings if again.report is not None else []
-    left = list(attempt.left(work, findings))
-    before = [replace(one, start=work.origin(one), end=max(work.origin(one), work.end(one))) for one in left]
+    left = list(attempt.remaining_findings(work, findings))
+    before = [
+        replace(
+            one, start=work.original_start(one), end=max(work.original_start(one), work.original_end(one))
+        )
+        for one in left
+    ]
     outcome = FixedFile(
         work.path, work.before, work.after, [made.finding for made in work.made], left, "", before
     )
-    outcome.done_at = [(made.origin, work.now(made)) for made in work.made]
-    if write and outcome.changed:
+    outcome.done_at = [(made.origin, work.current_start(made)) for made in work.made]
+    if write and outcome.is_changed:
         _write_outcome(outcome)
     return outcome
 
 
 def _write_outcome(outcome: FixedFile) -> None:
     try:
-        write_atomically(outcome.path, outcome.after.encode(), expected=outcome.before.encode())
+        write_atomically(outcome.path, outcome.after.encode_file(), expected=outcome.before.encode_file())
     except (OSError, Unreadable) as error:
         outcome.problem = f"not written: {error}"
 
 
-def diff(outcome: FixedFile) -> Iterator[str]:
+def unified_diff(outcome: FixedFile) -> Iterator[str]:
     """A unified diff for people, its lines without newlines."""
     before, after = _readable_lines(outcome.before), _readable_lines(outcome.after)
     yield from difflib.unified_diff(before, after, *_display_names(outcome), lineterm="")
 
 
-def patch(outcome: FixedFile) -> Iterator[bytes]:
+def binary_patch(outcome: FixedFile) -> Iterator[bytes]:
     """A unified diff for `patch` and `git apply`: of the file's own bytes, its lines with their ends."""
-    before, after = (io.BytesIO(source.encode()).readlines() for source in (outcome.before, outcome.after))
+    before, after = (io.BytesIO(source.encode_file()).readlines() for source in (outcome.before, outcome.after))
     old, new = (_quote_name(name) for name in _prefixed_names(outcome))
     for line in difflib.diff_bytes(difflib.unified_diff, before, after, old, new):
         yield line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
@@ -264,7 +278,7 @@ def _quote_name(name: str) -> bytes:
 
 def _display_names(outcome: FixedFile) -> tuple[str, str]:
     """As people read them."""
-    old, new = map(printable, _prefixed_names(outcome))
+    old, new = map(make_printable, _prefixed_names(outcome))
     return old, new
 
 
@@ -278,9 +292,9 @@ def _prefixed_names(outcome: FixedFile) -> tuple[str, str]:
 
 def _readable_lines(source: Source) -> list[str]:
     """As people read them: of a notebook the code, a line between cells."""
-    lines = [source.line(number + 1) for number in range(len(source.line_starts))]
+    lines = [source.line_text(number + 1) for number in range(len(source.line_starts))]
     if source.in_cells:
-        lines = list(map(as_written, lines))
+        lines = list(map(restore_notebook_code, lines))
     return lines[:-1] if lines and not lines[-1] else lines
 
 

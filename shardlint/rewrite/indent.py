@@ -16,7 +16,7 @@ def indent_unit(file: FileFacts, lead: str = "") -> str:
         return "\t"
     for outer in file.tree.body:
         for inner in getattr(outer, "body", ())[:1]:
-            unit = file.source.line(inner.lineno)[: inner.col_offset]
+            unit = file.source.line_text(inner.lineno)[: inner.col_offset]
             if unit and not unit.strip():
                 return unit
     return UNIT

@@ -22,14 +22,14 @@ _YAPF = (("setup.cfg", "[yapf]"), (".style.yapf", "[style]"))
 
 def configured_length(root: Path) -> int | None:
     """The line length that a project asks its formatter for; None where it says nothing."""
-    for lengths in (_in_toml, _in_hooks, _in_ini, _by_default):
+    for lengths in (_lengths_in_toml, _lengths_in_hooks, _lengths_in_ini, _default_lengths):
         length = next(lengths(root), None)
         if length is not None:
             return length
     return None
 
 
-def _in_toml(root: Path) -> Iterator[int]:
+def _lengths_in_toml(root: Path) -> Iterator[int]:
     for name in ("ruff.toml", ".ruff.toml", "pyproject.toml"):
         read = _read_toml_or_empty(root / name)
         tools = read.get("tool") if name == "pyproject.toml" else {"ruff": read}
@@ -41,14 +41,14 @@ def _in_toml(root: Path) -> Iterator[int]:
                     yield length
 
 
-def _in_hooks(root: Path) -> Iterator[int]:
+def _lengths_in_hooks(root: Path) -> Iterator[int]:
     for _, options in _formatting_hooks(root):
         argument = _ARGUMENT.search(options)
         if argument is not None and int(argument[1]) > 0:
             yield int(argument[1])
 
 
-def _by_default(root: Path) -> Iterator[int]:
+def _default_lengths(root: Path) -> Iterator[int]:
     """The usual length of a hook that formats and is told none; `ruff` alone is a linter."""
     for hook, _ in _formatting_hooks(root):
         if hook[1] != "ruff" or hook[2]:
@@ -63,7 +63,7 @@ def _formatting_hooks(root: Path) -> Iterator[tuple[re.Match[str], str]]:
         yield hook, text[hook.end() : following.start() if following is not None else len(text)]
 
 
-def _in_ini(root: Path) -> Iterator[int]:
+def _lengths_in_ini(root: Path) -> Iterator[int]:
     for name, section in _YAPF:
         here = ""
         for line in _read_text_or_empty(root / name).splitlines():

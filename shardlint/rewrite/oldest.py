@@ -12,7 +12,13 @@ from pathlib import Path
 from shardlint.config.certainty import Certainty
 from shardlint.config.pins import read_pins
 from shardlint.config.targets import KNOWN, PACKAGES, Targets
-from shardlint.config.versions import Release, allows, compare, parse, show
+from shardlint.config.versions import (
+    Release,
+    compare_releases,
+    format_release,
+    is_release_allowed,
+    parse_release,
+)
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
@@ -35,10 +41,10 @@ class Floor:
     """Whether still older ones are allowed, of which nothing is known here."""
 
     @property
-    def allows(self) -> str:
+    def describe_oldest_release(self) -> str:
         """Return the oldest release that the requirement allows, in words."""
         known = ", the oldest release that shardlint knows" if self.older else ""
-        return f"{self.where} allows {show(self.release)}{known}"
+        return f"{self.where} allows {format_release(self.release)}{known}"
 
 
 def required_floors(root: Path, given: frozenset[str]) -> list[Floor]:
@@ -54,39 +60,44 @@ def required_floors(root: Path, given: frozenset[str]) -> list[Floor]:
             continue
         lowest = _lowest_release(package, spec)
         if lowest is not None:
-            older = any(compare(bound, lowest) < 0 for bound in _lower_bounds(spec))
-            older = older and compare(lowest, parse(KNOWN[package][0])) == 0
+            older = any(compare_releases(bound, lowest) < 0 for bound in _lower_bounds(spec))
+            older = older and compare_releases(lowest, parse_release(KNOWN[package][0])) == 0
             found.append(Floor(package, lowest, f"{package}{spec} in {where}", older))
     return found
 
 
 def _lower_bounds(spec: str) -> list[Release]:
     clauses = [clause.strip() for clause in spec.split(",")]
-    return [parse(one.lstrip("><=~v ")) for one in clauses if one.startswith((">", "~=", "=="))]
+    return [parse_release(one.lstrip("><=~v ")) for one in clauses if one.startswith((">", "~=", "=="))]
 
 
 def _lowest_release(package: str, spec: str) -> Release | None:
     bounds = _lower_bounds(spec)
-    known = [parse(one) for one in KNOWN[package]]
+    known = [parse_release(one) for one in KNOWN[package]]
     lowest: Release | None = None
     for one in [*bounds, *known]:
-        inside = compare(one, known[0]) >= 0 and compare(one[:2], known[-1][:2]) <= 0
-        if bounds and inside and allows(spec, one) and (lowest is None or compare(one, lowest) < 0):
+        inside = compare_releases(one, known[0]) >= 0 and compare_releases(one[:2], known[-1][:2]) <= 0
+        if (
+            bounds
+            and inside
+            and is_release_allowed(spec, one)
+            and (lowest is None or compare_releases(one, lowest) < 0)
+        ):
             lowest = one
     return lowest
 
 
-def broken_there(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
+def fixes_breaking_oldest(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
     """The fixes that break the project on the oldest releases it allows, with the reason."""
-    changed = [work for work in attempt.works.values() if work.changed and not work.reason]
+    changed = [work for work in attempt.works.values() if work.is_changed and not work.reason]
     if not changed:
         return
-    checker = attempt.checker({})
-    now = checker.targets(changed[0].path)
+    checker = attempt.overlay_checker({})
+    now = checker.targets_for(changed[0].path)
     older = [
         floor
         for floor in required_floors(attempt.root, frozenset(attempt.options.targets))
-        if compare(floor.release, now.release(floor.package)) < 0
+        if compare_releases(floor.release, now.release_of(floor.package)) < 0
     ]
     checker.let_go()
     if older:
@@ -96,7 +107,7 @@ def broken_there(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
 def _broken_on_oldest(
     attempt: Attempt, changed: list[Work], older: list[Floor], now: Targets
 ) -> Iterator[tuple[AppliedFix, str]]:
-    targets = {**attempt.options.targets, **{floor.package: show(floor.release) for floor in older}}
+    targets = {**attempt.options.targets, **{floor.package: format_release(floor.release) for floor in older}}
     there = Options(certainty=Certainty.PROVEN, targets=targets, config=attempt.options.config)
     before = _findings_on_releases(attempt, changed, there, as_it_was=True)
     after = _findings_on_releases(attempt, changed, there, as_it_was=False)
@@ -108,16 +119,16 @@ def _broken_on_oldest(
         for finding in found:
             if (finding.rule.code, finding.start) in known or not _breaks_program(finding):
                 continue
-            line = work.after.position(finding.start)[0]
+            line = work.after.position_of(finding.start)[0]
             claim = f"{finding.message} {finding.why}"
             floor = next((one for one in older if f"On {one.package} " in claim), older[0])
             said = finding.message.rpartition(": ")[2].rstrip(".")
             why = (
-                f"{floor.allows}, where {finding.rule.code} would report line {line} ({said}); "
-                f"{_way_out(floor, now)}"
+                f"{floor.describe_oldest_release}, where {finding.rule.code} would report line {line} ({said}); "
+                f"{_advice_for_floor(floor, now)}"
             )
             yield from (
-                (made, work.after.told(why)) for made in _fixes_behind_place(work, finding.start, line)
+                (made, work.after.translate_message(why)) for made in _fixes_behind_place(work, finding.start, line)
             )
 
 
@@ -130,19 +141,19 @@ def _fixes_lacking_api(
             continue
         for one in made.finding.fix.needs:
             floor = next((floor for floor in older if floor.package == one.package), None)
-            if floor is not None and compare(floor.release, parse(one.since)) < 0:
+            if floor is not None and compare_releases(floor.release, parse_release(one.since)) < 0:
                 came = f"{one.what} is new in {one.package} {one.since}"
-                yield made, f"{floor.allows}, and {came}; {_way_out(floor, now)}"
+                yield made, f"{floor.describe_oldest_release}, and {came}; {_advice_for_floor(floor, now)}"
 
 
-def _way_out(floor: Floor, now: Targets) -> str:
-    return f"raise that bound, or pass --target {floor.package}={show(now.release(floor.package))}"
+def _advice_for_floor(floor: Floor, now: Targets) -> str:
+    return f"raise that bound, or pass --target {floor.package}={format_release(now.release_of(floor.package))}"
 
 
 def _fixes_behind_place(work: Work, place: int, line: int) -> list[AppliedFix]:
     """The fixes that wrote what stands at a place, else those that changed its line, else all of the file."""
     wrote = [made for made in work.made if any(place in part for part in _ranges_written_by(work, made))]
-    return wrote or [made for made in work.made if line in work.lines(made)] or work.made
+    return wrote or [made for made in work.made if line in work.changed_lines(made)] or work.made
 
 
 def _ranges_written_by(work: Work, made: AppliedFix) -> Iterator[range]:
@@ -156,11 +167,11 @@ def _findings_on_releases(
     attempt: Attempt, works: list[Work], options: Options, *, as_it_was: bool
 ) -> list[list[Finding]]:
     """The findings of the changed files for other releases, as they were or as they are by now."""
-    texts = attempt.beside if as_it_was else attempt.overlay()
+    texts = attempt.beside if as_it_was else attempt.changed_texts()
     checker = Checker(options, dict(texts), attempt.places)
     found = []
     for work in works:
-        outcome = checker.check_file(work.path, (work.before if as_it_was else work.after).encode())
+        outcome = checker.check_file(work.path, (work.before if as_it_was else work.after).encode_file())
         found.append(outcome.report.findings if outcome.report is not None else [])
     checker.let_go()
     return found

@@ -15,17 +15,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Self
 
-from shardlint.output.printable import printable
+from shardlint.output.printable import make_printable
 from shardlint.rewrite.asking import Unit, attempt_units
 from shardlint.rewrite.attempt import AppliedFix, Attempt
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.regular import read_text
 from shardlint.source.text import MAX_BYTES, Source, read_bytes
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.find import fixture_files_below
 from shardlint.verify.plan import Request, verify_fixtures
-from shardlint.verify.regressions import not_run, worse_fixtures
+from shardlint.verify.regressions import fixtures_not_run, worse_fixtures
 from shardlint.verify.report import Result
 from shardlint.verify.runner import Runner
 
@@ -35,7 +35,7 @@ _LEFT_OUT = shutil.ignore_patterns(
 _AT_ONCE = 4
 _MOVING = ("SL315",)
 _SHOWN = 3
-_UNDER_WITH = regex(r"""\bcontext\s*=\s*["']with["']""")
+_UNDER_WITH = compile_lazily(r"""\bcontext\s*=\s*["']with["']""")
 _Texts = Mapping[Path, Source]
 
 
@@ -50,7 +50,7 @@ class _Copy:
     written: dict[Path, bytes] = field(default_factory=dict)
     before: list[Result] = field(default_factory=list)
 
-    def verify(self, texts: _Texts, only: frozenset[str] = frozenset(), moved: bool = False) -> list[Result]:
+    def verify_texts(self, texts: _Texts, only: frozenset[str] = frozenset(), moved: bool = False) -> list[Result]:
         """Return the results of the fixtures (those of `only`, `FILE::NAME`, if there are some) with these texts.
 
         `moved`: the texts enter meshes by `jax.set_mesh` that were entered by `with mesh:`.
@@ -78,7 +78,7 @@ class _Copy:
             if path.is_relative_to(self.root):
                 here = self.folder / path.relative_to(self.root)
                 self.written[here] = read_bytes(here)
-                here.write_bytes(source.encode())
+                here.write_bytes(source.encode_file())
 
 
 class _NoFixture(Exception):
@@ -120,7 +120,7 @@ class Proving:
 
     def __call__(self, attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
         """The fixes of the first change that makes a fixture worse."""
-        if not any(work.changed for work in attempt.works.values()):
+        if not any(work.is_changed for work in attempt.works.values()):
             return
         copy = self._copy_of_project(attempt.root)
         if not copy.before:
@@ -128,7 +128,7 @@ class Proving:
         moved = _moves_contexts(attempt)
         if moved:
             self._tell_of_contexts(copy)
-        found = worse_fixtures(copy.before, copy.verify(attempt.overlay(), moved=moved))
+        found = worse_fixtures(copy.before, copy.verify_texts(attempt.changed_texts(), moved=moved))
         if found:
             unit, said = self._find_culprit(attempt, copy, found)
             yield from ((made, said) for made in unit.made)
@@ -144,7 +144,7 @@ class Proving:
         for file in named:
             if (copy.folder, file) not in self._told_of:
                 self._told_of.add((copy.folder, file))
-                self._tell(printable(
+                self._tell(make_printable(
                     f"{file}: fixtures with context=\"with\" ran under jax.set_mesh, as the fixed project "
                     'does; write context="set_mesh" there'
                 ))  # fmt: skip
@@ -161,11 +161,11 @@ class Proving:
                         Runner(self._python, at_once=min(os.cpu_count() or 1, _AT_ONCE))
                     )
             copy = _Copy(root.resolve(), there, runner)
-            copy.before = copy.verify({})
+            copy.before = copy.verify_texts({})
             if not copy.before:
-                self._tell(printable(f"{root} has no fixtures, so nothing was verified"))
-            for name, why in not_run(copy.before).items():
-                self._tell(printable(f"{name} cannot run before the fixes, so it was not verified: {why}"))
+                self._tell(make_printable(f"{root} has no fixtures, so nothing was verified"))
+            for name, why in fixtures_not_run(copy.before).items():
+                self._tell(make_printable(f"{name} cannot run before the fixes, so it was not verified: {why}"))
             self._copies[root] = copy
         return self._copies[root]
 
@@ -178,7 +178,7 @@ class Proving:
         while bad - good > 1:
             middle = (good + bad) // 2
             some = _attempt_without(attempt, every[middle:])
-            told = worse_fixtures(before, copy.verify(some.overlay(), only, _moves_contexts(some)))
+            told = worse_fixtures(before, copy.verify_texts(some.changed_texts(), only, _moves_contexts(some)))
             good, bad, found = (good, middle, told) if told else (middle, bad, found)
         said = [f"{name}: {one}" for name, what in found.items() for one in what]
         return every[bad - 1], f"shardlint verify: {'; '.join(said[:_SHOWN])}"
@@ -194,10 +194,10 @@ def _attempt_without(attempt: Attempt, without: Sequence[Unit]) -> Attempt:
     some = Attempt(
         attempt.outcomes, attempt.options, attempt.unsafe, str(attempt.root), attempt.places, attempt.beside
     )
-    some.refused = attempt.refused.copy()
+    some.refused = attempt.refused.copy_refusals()
     for made in (one for unit in without for one in unit.made):
-        some.refused.add(made, "to see the failures")
-    some.run()
+        some.refused.refuse_fix(made, "to see the failures")
+    some.apply_fixes()
     return some
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from shardlint.engine.results import Outcome
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
 from shardlint.rewrite.edits import forward_through
-from shardlint.rewrite.oldest import broken_there
+from shardlint.rewrite.oldest import fixes_breaking_oldest
 from shardlint.rules_api.rule import Certainty, Finding, Harm
 
 # More attempts than this, and nothing of the project is fixed.
@@ -24,19 +24,19 @@ def carry_out(attempt: Attempt) -> dict[str, Outcome]:
     refused, and the attempt is made anew without them.
     """
     for turn in range(_ATTEMPTS):
-        attempt.run()
-        if not any(work.changed for work in attempt.works.values()):
+        attempt.apply_fixes()
+        if not any(work.is_changed for work in attempt.works.values()):
             return {}
         after: dict[str, Outcome] = {}
-        bad = list(attempt.halves())
+        bad = list(attempt.incomplete_changes())
         if not bad:
             after = _check_changed_files(attempt)
-            bad = list(_fixes_to_refuse(attempt, after)) or list(broken_there(attempt))
+            bad = list(_fixes_to_refuse(attempt, after)) or list(fixes_breaking_oldest(attempt))
         if not bad:
             return after
         last = turn == _ATTEMPTS - 2
         for made, why in _refuse_all(attempt, bad[0][1]) if last else bad:
-            attempt.refused.add(made, why)
+            attempt.refused.refuse_fix(made, why)
     return {}
 
 
@@ -47,13 +47,13 @@ def _refuse_all(attempt: Attempt, why: str) -> Iterator[tuple[AppliedFix, str]]:
 
 def _check_changed_files(attempt: Attempt) -> dict[str, Outcome]:
     """All files that are not quiet, as they would be."""
-    checker = attempt.checker()
+    checker = attempt.overlay_checker()
     found = {}
     for outcome in attempt.outcomes:
         if outcome.quiet:
             continue
         work = attempt.works.get(outcome.path)
-        data = work.after.encode() if work is not None and work.changed else None
+        data = work.after.encode_file() if work is not None and work.is_changed else None
         found[str(outcome.path)] = checker.check_file(outcome.path, data)
     checker.let_go()
     return found
@@ -73,17 +73,17 @@ def _fixes_to_refuse(attempt: Attempt, after: dict[str, Outcome]) -> Iterator[tu
             continue
         if work is None:
             for finding in now:
-                yield from _from_elsewhere(attempt, again, finding)
+                yield from _fixes_of_other_files(attempt, again, finding)
             continue
         kept, new = _compare_findings(work, now)
         yield from ((made, "the finding would remain after the fix") for made in kept)
         for finding in new:
-            line = work.after.position(finding.start)[0]
-            why = work.after.told(f"it would cause {finding.rule.code} at line {line}")
+            line = work.after.position_of(finding.start)[0]
+            why = work.after.translate_message(f"it would cause {finding.rule.code} at line {line}")
             near = _culprit_fixes(attempt, outcome, work, finding)
             yield from ((made, why) for made in near)
             if not near:
-                yield from _from_elsewhere(attempt, again, finding)
+                yield from _fixes_of_other_files(attempt, again, finding)
 
 
 def _compare_findings(work: Work, now: Sequence[Finding]) -> tuple[list[AppliedFix], list[Finding]]:
@@ -91,7 +91,7 @@ def _compare_findings(work: Work, now: Sequence[Finding]) -> tuple[list[AppliedF
     rest = list(now)
     kept = []
     for made in work.made:
-        place = work.now(made)
+        place = work.current_start(made)
         same = [one for one in rest if one.rule.code == made.finding.rule.code and one.start == place]
         if same:
             kept.append(made)
@@ -115,11 +115,11 @@ def _was_behind_a_crash(work: Work, finding: Finding) -> bool:
     """
     if finding.harm is Harm.CRASH:
         return False
-    line = work.after.position(finding.start)[0]
+    line = work.after.position_of(finding.start)[0]
     return any(
         made.finding.harm is Harm.CRASH
         and made.finding.certainty is Certainty.PROVEN
-        and line in work.lines(made)
+        and line in work.changed_lines(made)
         for made in work.made
     )
 
@@ -131,7 +131,7 @@ def _same_place(work: Work, before: Finding, now: Finding) -> bool:
 def _same_origin(work: Work, before: Finding, now: Finding) -> bool:
     """Within what was written anew, where an old place is told only by where the old text began."""
     place = forward_through(work.layers, before.start)
-    return before.rule.code == now.rule.code and place == forward_through(work.layers, work.origin(now))
+    return before.rule.code == now.rule.code and place == forward_through(work.layers, work.original_start(now))
 
 
 def _culprit_fixes(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) -> list[AppliedFix]:
@@ -142,10 +142,10 @@ def _culprit_fixes(attempt: Attempt, outcome: Outcome, work: Work, finding: Find
             [outcome], attempt.options, attempt.unsafe, str(attempt.root), attempt.places, attempt.beside
         )
         alone.wanted, alone.make_checker = attempt.wanted, attempt.make_checker
-        alone.refused = attempt.refused.copy()
+        alone.refused = attempt.refused.copy_refusals()
         for made in part:
-            alone.refused.add(made, "to see the failures")
-        alone.run()
+            alone.refused.refuse_fix(made, "to see the failures")
+        alone.apply_fixes()
         left = alone.works[outcome.path]
         if not any(_are_same_findings(work, left, finding, one) for one in left.findings):
             return part
@@ -154,12 +154,12 @@ def _culprit_fixes(attempt: Attempt, outcome: Outcome, work: Work, finding: Find
 
 def _are_same_findings(work: Work, other: Work, one: Finding, two: Finding) -> bool:
     """Return whether findings of two outcomes of a file are the same."""
-    return one.rule.code == two.rule.code and work.origin(one) == other.origin(two)
+    return one.rule.code == two.rule.code and work.original_start(one) == other.original_start(two)
 
 
 def _nearest_first(work: Work, finding: Finding) -> list[list[AppliedFix]]:
     """The fixes of a file in parts: those on the finding's line, in the statements around it, then one by one."""
-    line = work.after.position(finding.start)[0]
+    line = work.after.position_of(finding.start)[0]
     tree = ast.parse(work.after.text.removeprefix("\ufeff"))
     parts = [
         (node.lineno, node.end_lineno or node.lineno) for node in ast.walk(tree) if isinstance(node, ast.stmt)
@@ -167,19 +167,19 @@ def _nearest_first(work: Work, finding: Finding) -> list[list[AppliedFix]]:
     around = sorted((last - first, first, last) for first, last in parts if first <= line <= last)
     found: list[list[AppliedFix]] = []
     for _, first, last in around:
-        near = [made for made in work.made if any(first <= one <= last for one in work.lines(made))]
+        near = [made for made in work.made if any(first <= one <= last for one in work.changed_lines(made))]
         if near and near not in found:
             found.append(near)
     smallest = found[:1]
     return [*smallest, *([made] for made in work.made), *found[1:], work.made] if work.made else []
 
 
-def _from_elsewhere(attempt: Attempt, again: Outcome, finding: Finding) -> Iterator[tuple[AppliedFix, str]]:
+def _fixes_of_other_files(attempt: Attempt, again: Outcome, finding: Finding) -> Iterator[tuple[AppliedFix, str]]:
     """The fixes of other files that bring a finding to a file: those of one that does it alone, else all."""
     why = f"it would cause {finding.rule.code} in {again.path.name}"
-    changed = [work for work in attempt.works.values() if work.changed]
+    changed = [work for work in attempt.works.values() if work.is_changed]
     for work in changed[:_TRIED_ALONE]:
-        alone = attempt.checker({**attempt.beside, work.path.resolve(): work.after})
+        alone = attempt.overlay_checker({**attempt.beside, work.path.resolve(): work.after})
         seen = alone.check_file(again.path)
         found = seen.report.findings if seen.report is not None else []
         alone.let_go()

@@ -43,11 +43,11 @@ def silence_findings(report: Report, options: Options, reason: str) -> Silenced:
             continue
         source = file.source
         try:
-            after = source.replaced(with_comments(file, reason))
+            after = source.with_text(with_comments(file, reason))
             left = _rules_left(file.path, after, options, Path(report.root(file.path)))
             if left:
                 raise Unreadable(f"no comment can suppress {', '.join(left)} here")
-            write_atomically(file.path, after.encode(), expected=source.encode())
+            write_atomically(file.path, after.encode_file(), expected=source.encode_file())
         except (OSError, Unreadable) as error:
             done.problems.append((file.path, str(error)))
             continue
@@ -62,7 +62,7 @@ def _rules_left(path: Path, after: Source, options: Options, root: Path) -> list
     """The rules that still find something, or that find something new about the comments."""
     overlay = {Path(os.path.realpath(path)): after}
     checker = Checker(options, overlay, Places(config=options.config, given=[root]))
-    outcome = checker.check_file(path, after.encode())
+    outcome = checker.check_file(path, after.encode_file())
     found = outcome.report.findings if outcome.report is not None else []
     return sorted({one.rule.code for one in found if one.rule.code not in ("SL002", "SL003")})
 
@@ -78,12 +78,12 @@ def with_comments(file: FileReport, reason: str) -> str:
     for finding in file.findings:
         if finding.rule.code.startswith("SL0"):
             continue
-        line = source.position(finding.start)[0]
+        line = source.position_of(finding.start)[0]
         lines = next((head for head in heads if head[0] <= line <= head[1]), (line, line))
         here = codes.setdefault(lines, [])
         if finding.rule.code not in here:
             here.append(finding.rule.code)
-    longest = max([_WIDTH, *(len(source.line(number + 1)) for number in range(len(source.line_starts)))])
+    longest = max([_WIDTH, *(len(source.line_text(number + 1)) for number in range(len(source.line_starts)))])
     edits = [
         _suppression_edit(source, lines, found, comments.get(lines[1]), reason, longest)
         for lines, found in codes.items()
@@ -107,18 +107,18 @@ def _suppression_edit(
         text = source.text[comment.offset : comment.end]
         inside = ", ".join([*comment.codes, *codes])
         return comment.offset, comment.end, text[: text.index("[") + 1] + inside + text[text.index("]") :]
-    last = source.line(lines[1])
+    last = source.line_text(lines[1])
     end = source.line_starts[lines[1] - 1] + len(last.rstrip())
     said = f"  # shardlint: ignore[{_join_codes(codes)}] {reason}"
     if len(last.rstrip()) + len(said) <= longest:
         return end, end + len(last) - len(last.rstrip()), said
-    first = source.line(lines[0])
+    first = source.line_text(lines[0])
     indent = first[: len(first) - len(first.lstrip())]
     begin = source.line_starts[lines[0] - 1]
     return (
         begin,
         begin,
-        f"{indent}# shardlint: ignore-next-line[{_join_codes(codes)}] {reason}{source.newline}",
+        f"{indent}# shardlint: ignore-next-line[{_join_codes(codes)}] {reason}{source.common_newline}",
     )
 
 

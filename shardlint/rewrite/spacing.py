@@ -17,8 +17,8 @@ def space_layer(before: Source, layer: Layer, after: str) -> Layer:
     """The edits that take away the empty lines which are there twice."""
     if "\r" in after.replace("\r\n", ""):
         return Layer(())
-    found = Layer.of(_doubled_blank_lines(before, layer, after))
-    return found if found.edits and same_program(after, found.made(after)) else Layer(())
+    found = Layer.sort_edits(_doubled_blank_lines(before, layer, after))
+    return found if found.edits and same_program(after, found.apply_edits(after)) else Layer(())
 
 
 def _doubled_blank_lines(before: Source, layer: Layer, after: str) -> Iterator[Edit]:
@@ -32,7 +32,7 @@ def _doubled_blank_lines(before: Source, layer: Layer, after: str) -> Iterator[E
         end = at + len(after[at:]) - len(after[at:].lstrip())
         line = after.rfind("\n", start, end) + 1
         indent = after[line:end]
-        kept = before.newline * (1 + (_MOST_INSIDE if indent else _MOST))
+        kept = before.common_newline * (1 + (_MOST_INSIDE if indent else _MOST))
         if after.count("\n", start, line) > kept.count("\n"):
             yield Edit(start, line, kept)
 

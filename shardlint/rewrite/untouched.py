@@ -19,21 +19,21 @@ def explain_misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | 
     not. A statement that no edit touches must be what it was, and in the blocks it was in.
     """
     expressions = _expressions_by_start(after)
-    replaced = {before.span(node) for node in ast.walk(before.tree) if _is_read(node)}
+    replaced = {before.character_span(node) for node in ast.walk(before.tree) if _is_read(node)}
     for edit in layer.edits:
         if (edit.start, edit.end) in replaced and not _is_read_as_one(layer, edit, expressions):
-            line = before.source.position(edit.start)[0]
+            line = before.source.position_of(edit.start)[0]
             return f"the replacement at line {line} would not be one expression"
     statements = {
-        after.span(node)[0]: (path, node) for path, node in _simple_statements(after, after.tree, ())
+        after.character_span(node)[0]: (path, node) for path, node in _simple_statements(after, after.tree, ())
     }
     for path, node in _simple_statements(before, before.tree, ()):
-        start, end = before.span(node)
-        line = before.source.offset(node.lineno, 0)
+        start, end = before.character_span(node)
+        line = before.source.offset_of(node.lineno, 0)
         if any(_edit_touches_statement(edit, line, start, end) for edit in layer.edits):
             continue
-        found = statements.get(layer.forward(start))
-        around = tuple(layer.forward(one) for one in path)
+        found = statements.get(layer.map_forward(start))
+        around = tuple(layer.map_forward(one) for one in path)
         if found is None or found[0] != around or ast.dump(found[1]) != ast.dump(node):
             return f"the statement at line {node.lineno}, outside the fix, would change"
     return None
@@ -65,7 +65,7 @@ def _is_read_as_one(layer: Layer, edit: Edit, after: dict[int, list[ast.expr]]) 
     lines = edit.text.split("\n")
     for part in parts:
         first = len(lines[part.lineno - 2].encode()[: part.col_offset].decode())
-        start = layer.forward(edit.start) + sum(len(line) + 1 for line in lines[: part.lineno - 2]) + first
+        start = layer.map_forward(edit.start) + sum(len(line) + 1 for line in lines[: part.lineno - 2]) + first
         if not any(ast.dump(one) == ast.dump(part) for one in after.get(start, ())):
             return False
     return True
@@ -76,7 +76,7 @@ def _expressions_by_start(file: FileFacts) -> dict[int, list[ast.expr]]:
     found: dict[int, list[ast.expr]] = {}
     for node in ast.walk(file.tree):
         if isinstance(node, ast.expr):
-            found.setdefault(file.span(node)[0], []).append(node)
+            found.setdefault(file.character_span(node)[0], []).append(node)
     return found
 
 
@@ -86,5 +86,5 @@ def _simple_statements(file: FileFacts, node: ast.AST, path: _Path) -> Iterator[
         if isinstance(child, ast.stmt) and not hasattr(child, "body"):
             yield path, child
         elif not isinstance(child, ast.expr):
-            inner = (*path, file.span(child)[0]) if isinstance(child, ast.stmt) else path
+            inner = (*path, file.character_span(child)[0]) if isinstance(child, ast.stmt) else path
             yield from _simple_statements(file, child, inner)

@@ -14,16 +14,16 @@ from pathlib import Path
 from shardlint.model.project import Project
 from shardlint.rules_api.imports import bound_name
 from shardlint.rules_api.rule import Edit
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
 
 # What may be a name in a string: an annotation, an entry of `__all__`. In prose words follow one another.
-_NAMES = regex(r"[\w.\[\], |]*")
-_PROSE = regex(r"\w\s+\w")
-_IN_QUOTES = regex(r"""(['"])(?=([\w.\[\], |]*)\1)""")
-_EXAMPLES = regex(r"^[ \t]*(?:>>>|\.\.\.) .*", re.MULTILINE)
+_NAMES = compile_lazily(r"[\w.\[\], |]*")
+_PROSE = compile_lazily(r"\w\s+\w")
+_IN_QUOTES = compile_lazily(r"""(['"])(?=([\w.\[\], |]*)\1)""")
+_EXAMPLES = compile_lazily(r"^[ \t]*(?:>>>|\.\.\.) .*", re.MULTILINE)
 # A linter was told that an import is meant though nothing here uses it.
-_NOQA = regex(r"#.*\bnoqa\b", re.IGNORECASE)
+_NOQA = compile_lazily(r"#.*\bnoqa\b", re.IGNORECASE)
 _LAYOUT = (tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 
@@ -66,12 +66,12 @@ def drop_unused_imports(
 def _is_reexport(file: FileFacts, statement: ast.stmt, alias: ast.alias) -> bool:
     """Return whether an import is marked as intended for others: `from a import b as b`, or a comment for linters."""
     lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
-    return alias.name == alias.asname or any(_NOQA.search(file.source.line(line)) for line in lines)
+    return alias.name == alias.asname or any(_NOQA.search(file.source.line_text(line)) for line in lines)
 
 
 def _is_unused(file: FileFacts, name: str) -> bool:
     return not (_is_quoted(file, name) or _spelled_otherwise(file, name)) and all(
-        isinstance(node, ast.alias | ast.Attribute | ast.keyword) for node in file.mentions(name)
+        isinstance(node, ast.alias | ast.Attribute | ast.keyword) for node in file.find_mentions(name)
     )
 
 
@@ -88,21 +88,21 @@ def _used_elsewhere(project: Project, path: Path, name: str) -> bool:
     try:
         return any(
             other is None or _uses_name_of_module(other, path.stem, name)
-            for other in project.importing(path, name, every=True)
+            for other in project.files_importing(path, name, every=True)
         )
     finally:
-        project.forget()
+        project.forget_parsed()
 
 
 def _uses_name_of_module(other: FileFacts, module: str, name: str) -> bool:
     """Return whether a file may use a name of a module: by an import, as an attribute, or in `patch("module.name")`."""
     stars = [star.node for star in other.bindings(other.module, "*")]
-    for alias in (*other.taken_from(module), *stars):
+    for alias in (*other.names_imported_from(module), *stars):
         statement = other.parent(alias)
         whole = statement.module or "" if isinstance(statement, ast.ImportFrom) else ""
         if isinstance(alias, ast.alias) and alias.name in (name, "*") and module in whole.split("."):
             return True
-    imports = [node for node in other.mentions(module) if isinstance(node, ast.alias)]
+    imports = [node for node in other.find_mentions(module) if isinstance(node, ast.alias)]
     modules = "|".join(map(re.escape, {module, *(bound_name(alias) for alias in imports)}))
     used = rf"\b(?:{modules})\s*\.\s*{re.escape(name)}\b"
     if imports:  # `setattr(module, "name", ...)`
@@ -165,10 +165,10 @@ def _is_quoted(file: FileFacts, name: str) -> bool:
 
 
 def _whole_line(file: FileFacts, statement: ast.stmt) -> Edit:
-    start, end = file.span(statement)
+    start, end = file.character_span(statement)
     text = file.source.text
-    line_start = file.source.offset(statement.lineno, 0)
-    rest = file.source.line(statement.end_lineno or statement.lineno)
+    line_start = file.source.offset_of(statement.lineno, 0)
+    rest = file.source.line_text(statement.end_lineno or statement.lineno)
     after = rest.encode()[statement.end_col_offset or 0 :].decode().strip()  # a comment goes with its import
     alone = text[line_start:start].strip() == "" and (not after or after.startswith("#"))
     return without_lines(file, statement) if alone else Edit(start, end, "pass")
@@ -180,26 +180,26 @@ def without_lines(file: FileFacts, statement: ast.stmt) -> Edit:
     starts = source.line_starts
     first, last = statement.lineno, statement.end_lineno or statement.lineno
     above = below = 0
-    while first - above > 1 and not source.line(first - above - 1).strip():
+    while first - above > 1 and not source.line_text(first - above - 1).strip():
         above += 1
-    while last + below < len(starts) and not source.line(last + below + 1).strip():
+    while last + below < len(starts) and not source.line_text(last + below + 1).strip():
         below += 1
     last += below if first - above == 1 else min(above, below)
-    return Edit(source.offset(first, 0), starts[last] if last < len(starts) else len(source.text), "")
+    return Edit(source.offset_of(first, 0), starts[last] if last < len(starts) else len(source.text), "")
 
 
 def _import_on_one_line(
     file: FileFacts, statement: ast.Import | ast.ImportFrom, gone: list[ast.alias], before: str, length: int
 ) -> Edit | None:
     """The import without some names on one line, where a fix had broken it over several."""
-    start, end = file.span(statement)
+    start, end = file.character_span(statement)
     text = file.source.text[start:end]
     if statement.lineno == statement.end_lineno or text in before or "#" in text:
         return None
     head = re.match(r"from\s+([\w.]+)\s+import\s*\(", text)
     if head is None or re.search(rf"from\s+{re.escape(head[1])}\s+import\s*\(", before):
         return None
-    kept = [file.text(alias) for alias in statement.names if alias not in gone]
+    kept = [file.source_text(alias) for alias in statement.names if alias not in gone]
     line = f"{' '.join(head[0].rstrip('( ').split())} {', '.join(kept)}"
     return Edit(start, end, line) if len(line) + statement.col_offset <= length else None
 
@@ -211,6 +211,6 @@ def _remove_alias_edits(
     kept = [index for index, alias in enumerate(statement.names) if alias not in gone]
     for index, alias in enumerate(statement.names):
         if alias in gone and index < kept[-1]:
-            yield Edit(file.span(alias)[0], file.span(statement.names[index + 1])[0], "")
+            yield Edit(file.character_span(alias)[0], file.character_span(statement.names[index + 1])[0], "")
     if statement.names[-1] in gone:
-        yield Edit(file.span(statement.names[kept[-1]])[1], file.span(statement.names[-1])[1], "")
+        yield Edit(file.character_span(statement.names[kept[-1]])[1], file.character_span(statement.names[-1])[1], "")

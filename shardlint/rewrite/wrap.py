@@ -42,8 +42,12 @@ def wrap_lines(before: Source, layer: Layer, after: str, length: int) -> list[La
         return layers  # old ends of lines, which tokens of Python 3.11 do not tell
     lines = set(_lines_grown_long(before, layer, after, length))
     for _ in range(_PASSES):
-        breaks = Layer.of(_line_break_edits(after, lines, length, before.newline)) if lines else Layer(())
-        text = breaks.made(after)
+        breaks = (
+            Layer.sort_edits(_line_break_edits(after, lines, length, before.common_newline))
+            if lines
+            else Layer(())
+        )
+        text = breaks.apply_edits(after)
         if not breaks.edits or not same_program(after, text):
             break
         layers.append(breaks)
@@ -58,7 +62,7 @@ def _lines_grown_long(before: Source, layer: Layer, after: str, length: int) -> 
     now = after.split("\n")
     for edit, lines in _edited_lines(layer, after):
         ends = edit.text.endswith(("\n", "\r"))  # what follows is a line of its own, as it was
-        short = ends or len(before.line_at(edit.start)) <= length
+        short = ends or len(before.line_text_at(edit.start)) <= length
         for number in lines[:-1] if ends else lines:
             if short or len(now[number - 1].rstrip("\r")) > _OUTGROWN * longest:
                 yield number
@@ -93,7 +97,7 @@ def _line_break_edits(text: str, numbers: Iterable[int], length: int, newline: s
         return
     for number in long:
         broken = _Line(lines[number - 1].rstrip("\r"), number, starts[number - 1], tokens, length, newline)
-        yield from broken.breaks()
+        yield from broken.break_edits()
 
 
 def _tokens_of_text(text: str) -> Iterator[TokenInfo]:
@@ -135,7 +139,7 @@ class _Line:
             token.end[0] == number and token.type != tokenize.COMMENT for token in self.tokens
         )
 
-    def breaks(self) -> Iterator[Edit]:
+    def break_edits(self) -> Iterator[Edit]:
         """The edits that break it."""
         if not self.tokens or not self.whole:
             return

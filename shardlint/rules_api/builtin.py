@@ -150,7 +150,7 @@ class BannedCall(Rule):
     harm = Harm.COST
     setting = "banned-calls"
 
-    def woken_by(self, own: OwnNames) -> tuple[Trigger, ...]:
+    def triggers_for(self, own: OwnNames) -> tuple[Trigger, ...]:
         """The names that are banned."""
         return (Names(*own.banned),) if own.banned else ()
 
@@ -175,7 +175,7 @@ class BannedCall(Rule):
 def _only_imported(site: Site, alias: ast.alias) -> bool:
     """Return whether a file imports a name and does not read it itself. Other files may import it from there."""
     bound = alias.asname or alias.name.partition(".")[0]
-    reads = (one for one in site.file.mentions(bound) if isinstance(one, ast.Name))
+    reads = (one for one in site.file.find_mentions(bound) if isinstance(one, ast.Name))
     return not any(isinstance(one.ctx, ast.Load) for one in reads)
 
 

@@ -18,12 +18,12 @@ def parse_expression(text: str) -> cst.BaseExpression:
         return cst.parse_expression(f"({text})")
 
 
-def code(node: cst.CSTNode) -> str:
+def code_of_node(node: cst.CSTNode) -> str:
     """The text of a node."""
     return _EMPTY.code_for_node(node)
 
 
-def argument(name: str, value: cst.BaseExpression) -> cst.Arg:
+def make_keyword_argument(name: str, value: cst.BaseExpression) -> cst.Arg:
     """A keyword argument, spaced as in a call."""
     bare = cst.SimpleWhitespace("")
     equal = cst.AssignEqual(whitespace_before=bare, whitespace_after=bare)
@@ -39,11 +39,11 @@ def with_arguments(call: cst.Call, args: list[cst.Arg]) -> cst.Call:
         for arg in args
     ]
     if call.args and args[-1] is not call.args[-1]:
-        kept[-1] = _as_last(kept[-1], call.args[-1])
+        kept[-1] = _format_as_last(kept[-1], call.args[-1])
     return call.with_changes(args=kept)
 
 
-def _as_last(arg: cst.Arg, old: cst.Arg) -> cst.Arg:
+def _format_as_last(arg: cst.Arg, old: cst.Arg) -> cst.Arg:
     """The argument with the comma and line break of the call's old last one, but its own comment."""
     own = arg.comma.whitespace_after if isinstance(arg.comma, cst.Comma) else arg.whitespace_after_arg
     trailing = isinstance(old.comma, cst.Comma)

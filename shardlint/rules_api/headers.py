@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
-HEADER = regex(r"#[ \t]*(targets|options|settings):[ \t]*(.*?)[ \t]*(?:\n|\Z)")
+HEADER = compile_lazily(r"#[ \t]*(targets|options|settings):[ \t]*(.*?)[ \t]*(?:\n|\Z)")
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class Header:
     text: str
 
     @property
-    def toml(self) -> str:
+    def settings_as_toml(self) -> str:
         """The settings as a file; empty where there are none."""
         return "".join(f"{line}\n" for line in self.settings)
 
 
-def header(text: str) -> Header:
+def parse_header(text: str) -> Header:
     """The header of a program."""
     said: dict[str, list[str]] = {"targets": [], "options": [], "settings": []}
     at = 0

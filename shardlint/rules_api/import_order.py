@@ -31,8 +31,9 @@ def sorted_place(
     assert isinstance(new, Statement)
     found = [
         block
-        for block in blocks(file)
-        if file.span(block[-1])[1] <= file.span(node)[0] and file.tree.body.index(block[-1]) >= first
+        for block in import_blocks(file)
+        if file.character_span(block[-1])[1] <= file.character_span(node)[0]
+        and file.tree.body.index(block[-1]) >= first
     ]
     for wanted in ({_package_of_import(new)}, set(kin)):
         for block in found:
@@ -49,14 +50,14 @@ def _place_after_package(file: FileFacts, block: Sequence[Statement], new: State
     return file.source.line_starts[line] if 0 < line < len(file.source.line_starts) else None
 
 
-def place_beside(file: FileFacts, old: Statement, statement: str) -> int | None:
+def replacement_import_line(file: FileFacts, old: Statement, statement: str) -> int | None:
     """The line start where an import belongs that takes the place of another one; None where there is no order."""
     new = ast.parse(statement).body[0]
     assert isinstance(new, Statement)
-    return next((_place_in_order(file, block, new) for block in blocks(file) if old in block), None)
+    return next((_place_in_order(file, block, new) for block in import_blocks(file) if old in block), None)
 
 
-def blocks(file: FileFacts) -> list[list[Statement]]:
+def import_blocks(file: FileFacts) -> list[list[Statement]]:
     """The imports at the head of a file, in parts between which lines are empty or other code stands."""
     found: list[list[Statement]] = []
     before: ast.stmt | None = None
@@ -73,20 +74,20 @@ def blocks(file: FileFacts) -> list[list[Statement]]:
     return found
 
 
-def with_name(file: FileFacts, statement: ast.ImportFrom, text: str) -> list[Edit]:
+def add_imported_name(file: FileFacts, statement: ast.ImportFrom, text: str) -> list[Edit]:
     """Edits that take one more name in a `from` import, at its place where the names are in order."""
     names = statement.names
     alias = ast.parse(f"from m import {text}").body[0]
     assert isinstance(alias, ast.ImportFrom)
     new = alias.names[0].name
-    key = next((one for one in _NAME_KEYS if _in_order([one(found.name) for found in names])), None)
+    key = next((one for one in _NAME_KEYS if _are_sorted([one(found.name) for found in names])), None)
     after = [found for found in names if key is not None and key(found.name) > key(new)]
     if after:
-        start = file.span(after[0])[0]
+        start = file.character_span(after[0])[0]
         indent = _indent_of_alias(file, after[0])
         by_line = indent is not None and after[0].lineno > statement.lineno
-        return [Edit(start, start, f"{text},{file.source.newline}{indent}" if by_line else f"{text}, ")]
-    return list(_at_end(file, statement, text))
+        return [Edit(start, start, f"{text},{file.source.common_newline}{indent}" if by_line else f"{text}, ")]
+    return list(_add_name_at_end(file, statement, text))
 
 
 def one_a_line(file: FileFacts, module: str) -> bool:
@@ -100,14 +101,14 @@ def one_a_line(file: FileFacts, module: str) -> bool:
     return len(of_it) > 1 or (len(taken) >= _MANY and all(len(one.names) == 1 for one in taken))
 
 
-def _at_end(file: FileFacts, statement: ast.ImportFrom, text: str) -> Iterator[Edit]:
+def _add_name_at_end(file: FileFacts, statement: ast.ImportFrom, text: str) -> Iterator[Edit]:
     last = statement.names[-1]
-    end = file.span(last)[1]
+    end = file.character_span(last)[1]
     indent = _indent_of_alias(file, last)
     if indent is None or last.lineno == statement.lineno:
         yield Edit(end, end, f", {text}")
         return
-    newline = file.source.newline
+    newline = file.source.common_newline
     line_end = end + len(file.source.text[end:].partition("\n")[0].rstrip("\r"))
     rest = file.source.text[end:line_end]
     if rest.lstrip().startswith(","):
@@ -121,8 +122,8 @@ def _at_end(file: FileFacts, statement: ast.ImportFrom, text: str) -> Iterator[E
 
 def _indent_of_alias(file: FileFacts, alias: ast.alias) -> str | None:
     """Return the text before a name on its line, if it is only indentation."""
-    start = file.span(alias)[0]
-    before = file.source.text[file.source.offset(alias.lineno, 0) : start]
+    start = file.character_span(alias)[0]
+    before = file.source.text[file.source.offset_of(alias.lineno, 0) : start]
     return None if before.strip() else before
 
 
@@ -131,7 +132,7 @@ def _place_in_order(file: FileFacts, block: Sequence[Statement], new: Statement)
     if _rank_of_import(new) != _NEAR:  # not behind what is near, whatever its name
         near = next((place for place, one in enumerate(block) if _rank_of_import(one) == _NEAR), len(block))
         block = block[:near] or block
-    if not _in_order([key(statement) for statement in block]):
+    if not _are_sorted([key(statement) for statement in block]):
         return None
     follower = next((one for one in block if key(one) > key(new)), None)
     if follower is None:
@@ -139,30 +140,30 @@ def _place_in_order(file: FileFacts, block: Sequence[Statement], new: Statement)
         return file.source.line_starts[line] if line < len(file.source.line_starts) else None
     line = follower.lineno
     if follower is not block[0]:
-        while file.source.line(line - 1).lstrip().startswith("#"):  # a comment belongs to what follows it
+        while file.source.line_text(line - 1).lstrip().startswith("#"):  # a comment belongs to what follows it
             line -= 1
-    return file.source.offset(line, 0)
+    return file.source.offset_of(line, 0)
 
 
 def _pairs_in_order(file: FileFacts, key: _Key) -> int:
-    return sum(key(one) <= key(two) for block in blocks(file) for one, two in itertools.pairwise(block))
+    return sum(key(one) <= key(two) for block in import_blocks(file) for one, two in itertools.pairwise(block))
 
 
-def _in_order(keys: Sequence[Any]) -> bool:
+def _are_sorted(keys: Sequence[Any]) -> bool:
     return all(one <= two for one, two in itertools.pairwise(keys))
 
 
 def _stands_alone(file: FileFacts, statement: ast.stmt) -> bool:
     """Return whether a statement shares its lines with no other code."""
-    start, end = file.span(statement)
-    before = file.source.text[file.source.offset(statement.lineno, 0) : start]
+    start, end = file.character_span(statement)
+    before = file.source.text[file.source.offset_of(statement.lineno, 0) : start]
     after = file.source.text[end:].partition("\n")[0].strip()
     return not before.strip() and (not after or after.startswith("#"))
 
 
 def _has_blank_line(file: FileFacts, one: ast.stmt, two: ast.stmt) -> bool:
     between = range((one.end_lineno or one.lineno) + 1, two.lineno)
-    return any(not file.source.line(line).strip() for line in between)
+    return any(not file.source.line_text(line).strip() for line in between)
 
 
 def _module_of_import(statement: Statement) -> str:

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from shardlint.model import Program, api
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api
-from shardlint.rules_api.import_order import one_a_line, sorted_place, with_name
+from shardlint.rules_api.import_order import add_imported_name, one_a_line, sorted_place
 from shardlint.rules_api.rule import Edit
 from shardlint.syntax import Binding, FileFacts
 
@@ -35,16 +35,16 @@ _FAR = 2
 _CUSTOMARY = {"equinox": "eqx", "jax.numpy": "jnp", "numpy": "np", "haliax": "hax"}
 
 
-def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]]:
+def spell_name(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]]:
     """The text for a library name at a node, and the edits that make it valid there."""
-    local = _of_the_function(program, file, node, name)
+    local = _spelling_by_function_import(program, file, node, name)
     if local is not None:
         return local, ()
-    here = _module_here(node)
+    here = _module_named_at(node)
     older: str | None = None
     found: dict[str, str] = {}
-    for binding in file.imports:
-        value = program.evaluator.binding(file, binding)
+    for binding in file.module_imports:
+        value = program.evaluator.evaluate_binding(file, binding)
         if not isinstance(value, Api) or not _is_binding_visible(file, node, binding):
             continue
         if value.name == name or api.canonical_name(value.written) == name:
@@ -63,7 +63,7 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
     best = min(found.values(), key=len, default=None)
     if older is not None and not any(_is_in_package(text, here) for text in found.values()):
         return older, ()
-    if best is not None and not _taken_short(file, best, name):
+    if best is not None and not _is_better_imported(file, best, name):
         return best, ()
     extended = _extend_import(file, node, name)
     if best is not None and extended is None:
@@ -75,7 +75,7 @@ def _is_in_package(text: str, here: str | None) -> bool:
     return here is not None and text.startswith(f"{here}.")
 
 
-def _module_here(node: ast.AST) -> str | None:
+def _module_named_at(node: ast.AST) -> str | None:
     """The name that what stands at a node begins with, where it is one of a module: `jax` of `jax.tree_map(...)`."""
     if isinstance(node, ast.Call):
         node = node.func
@@ -85,26 +85,26 @@ def _module_here(node: ast.AST) -> str | None:
     return node.id if dotted and isinstance(node, ast.Name) else None
 
 
-def _taken_short(file: FileFacts, best: str, name: str) -> bool:
+def _is_better_imported(file: FileFacts, best: str, name: str) -> bool:
     """Return whether a class is better imported from its module, as the file does with others, than written in full."""
     module, _, last = name.rpartition(".")
     return best.count(".") >= _FAR and last[0].isupper() and not one_a_line(file, module)
 
 
-def _of_the_function(program: Program, file: FileFacts, node: ast.AST, name: str) -> str | None:
+def _spelling_by_function_import(program: Program, file: FileFacts, node: ast.AST, name: str) -> str | None:
     """A spelling by what the function around a node imports itself."""
     top = name.partition(".")[0]
     for written in (top, _CUSTOMARY.get(top, top)):
-        bindings, scope = lookup(file, node, written)
+        bindings, scope = lookup_bindings(file, node, written)
         if scope is None or scope is file.module or [one.kind for one in bindings] != ["import"]:
             continue
-        value = program.evaluator.binding(file, bindings[0])
+        value = program.evaluator.evaluate_binding(file, bindings[0])
         if isinstance(value, Api) and value.name == top and _precedes_use(file, bindings[0].node, node):
             return written + name[len(top) :]
     return None
 
 
-def spell_short(
+def spell_bare_names(
     program: Program, file: FileFacts, node: ast.AST, names: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[Edit, ...]]:
     """Bare spellings for several names of one module, each with the name people give it, and one import for all.
@@ -117,7 +117,7 @@ def spell_short(
     module = ""
     for name, short in names.items():
         module, _, last = name.rpartition(".")
-        text, imports = spell(program, file, node, name)
+        text, imports = spell_name(program, file, node, name)
         if ("." in text or imports) and _is_name_free(file, node, short):
             spellings[name] = short
             new.append(last if short == last else f"{last} as {short}")
@@ -134,7 +134,7 @@ def _import_names_from(file: FileFacts, node: ast.AST, module: str, names: Seque
     single = one_a_line(file, module)
     there = _extendable_import(file, node, module)
     if there is not None and not single:
-        return [edit for name in names for edit in with_name(file, there, name)]
+        return [edit for name in names for edit in add_imported_name(file, there, name)]
     return [
         _new_statement(
             file,
@@ -155,7 +155,7 @@ def _extendable_import(file: FileFacts, node: ast.AST, module: str) -> ast.Impor
 
 def _precedes_use(file: FileFacts, statement: ast.AST, node: ast.AST) -> bool:
     """Return whether an import precedes the use. A function may be called before a later import runs."""
-    return file.span(statement)[1] <= file.span(node)[0]
+    return file.character_span(statement)[1] <= file.character_span(node)[0]
 
 
 def spell_from(
@@ -165,8 +165,8 @@ def spell_from(
 
     None where no name is free.
     """
-    for binding in file.imports:
-        value = program.evaluator.binding(file, binding)
+    for binding in file.module_imports:
+        value = program.evaluator.evaluate_binding(file, binding)
         if isinstance(value, Api) and value.written == name and _is_binding_visible(file, node, binding):
             return binding.name, ()
     extended = _extend_import(file, node, name)
@@ -179,7 +179,7 @@ def spell_from(
 
 
 def _is_binding_visible(file: FileFacts, node: ast.AST, binding: Binding) -> bool:
-    bindings, scope = lookup(file, node, binding.name)
+    bindings, scope = lookup_bindings(file, node, binding.name)
     return (
         scope is file.module
         and any(found is binding for found in bindings)
@@ -192,7 +192,7 @@ def _is_name_free(file: FileFacts, node: ast.AST, name: str) -> bool:
     return all(
         isinstance(node, ast.Attribute | ast.keyword)
         or (isinstance(node, ast.alias) and bound_name(node) != name)
-        for node in file.mentions(name)
+        for node in file.find_mentions(name)
     )
 
 
@@ -221,26 +221,26 @@ def _add_import(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[E
 
 def _new_statement(file: FileFacts, node: ast.AST, *statements: str) -> Edit:
     """Import statements: at their place among those that are in order, else behind them."""
-    newline = file.source.newline
+    newline = file.source.common_newline
     statement = newline.join(statements)
-    place = sorted_place(file, statements[0], node, _KIN, _before_jax(file, node))
+    place = sorted_place(file, statements[0], node, _KIN, _count_statements_before_jax(file, node))
     if place is not None:
         return Edit(place, place, statement + newline)
-    where, in_line = _after_imports(file, node)
+    where, in_line = _position_after_imports(file, node)
     if in_line:
         return Edit(where, where, "".join(f"; {one}" for one in statements))
     at_end = where == len(file.source.text) and where > 0 and not file.source.text.endswith(("\n", "\r"))
     return Edit(where, where, newline + statement if at_end else statement + newline)
 
 
-def _after_imports(file: FileFacts, node: ast.AST) -> tuple[int, bool]:
+def _position_after_imports(file: FileFacts, node: ast.AST) -> tuple[int, bool]:
     """Offset of the line after the module's leading imports, or those among which the first of JAX is.
 
     After the docstring where there are none. And whether that is in the middle of a line instead: more of the program
     follows on it, which may use the import.
     """
     last: ast.stmt | None = None
-    for index, statement in enumerate(file.tree.body[_before_jax(file, node) :]):
+    for index, statement in enumerate(file.tree.body[_count_statements_before_jax(file, node) :]):
         docstring = (
             index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         )
@@ -253,17 +253,17 @@ def _after_imports(file: FileFacts, node: ast.AST) -> tuple[int, bool]:
         if first is None:
             return 0, False
         decorators = getattr(first, "decorator_list", [])
-        return file.source.offset(min(node.lineno for node in (first, *decorators)), 0), False
+        return file.source.offset_of(min(node.lineno for node in (first, *decorators)), 0), False
     line = last.end_lineno or last.lineno
     following = file.tree.body[file.tree.body.index(last) + 1 :]
     if following and following[0].lineno == line:
-        return file.span(last)[1], True
+        return file.character_span(last)[1], True
     if line >= len(file.source.line_starts):
         return len(file.source.text), False
     return file.source.line_starts[line], False
 
 
-def _before_jax(file: FileFacts, node: ast.AST) -> int:
+def _count_statements_before_jax(file: FileFacts, node: ast.AST) -> int:
     """How many statements come before the first import of JAX: they may set what it reads when it is imported."""
     for index, statement in enumerate(file.tree.body):
         if not _precedes_use(file, statement, node) or isinstance(statement, _DEFINITIONS):

@@ -41,7 +41,7 @@ class Judged:
     reason: str
 
     @property
-    def place(self) -> tuple[str, str, str, str, int]:
+    def place_key(self) -> tuple[str, str, str, str, int]:
         """Return the key of the judged place. A place is judged once."""
         return self.rule, self.repository, self.commit, self.path, self.line
 
@@ -57,44 +57,44 @@ class Figures:
     """The number of repositories with a right finding."""
 
     @property
-    def judged(self) -> int:
+    def judged_count(self) -> int:
         """How many there are."""
         return self.right + self.harmless + self.wrong
 
     @property
-    def share(self) -> float | None:
+    def true_share(self) -> float | None:
         """The share that is true, from 0 to 1; None where none was judged."""
-        return (self.right + self.harmless) / self.judged if self.judged else None
+        return (self.right + self.harmless) / self.judged_count if self.judged_count else None
 
 
-def earned(figures: Figures, projects: int) -> bool:
+def is_evidence_sufficient(figures: Figures, projects: int) -> bool:
     """True if the evidence for a form suffices to report it by default.
 
     Two repositories must have a finding that was judged right, or two projects (`projects`) a recorded mistake that the
     form finds; and nine of ten judged findings must be right or harmless.
     """
-    if figures.share is not None and figures.share < SHARE:
+    if figures.true_share is not None and figures.true_share < SHARE:
         return False
     return figures.repositories >= _SOURCES or projects >= _SOURCES
 
 
-def entries(code: str) -> list[Judged]:
+def judged_findings(code: str) -> list[Judged]:
     """Return the judged findings of a rule. Raises `BadLedger`."""
-    return [judged for folder in ledger_folders() for judged in read(folder / f"{code}.jsonl")]
+    return [judged for folder in ledger_folders() for judged in read_judgements(folder / f"{code}.jsonl")]
 
 
-def read(path: Path) -> Iterator[Judged]:
+def read_judgements(path: Path) -> Iterator[Judged]:
     """The judged findings of one file, none where there is no file. Raises `BadLedger`."""
     if not path.is_file():
         return
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
-            yield checked(json.loads(line))
+            yield parse_judgement(json.loads(line))
         except (ValueError, TypeError) as error:
             raise BadLedger(f"{path}:{number}: {error}") from None
 
 
-def checked(row: object) -> Judged:
+def parse_judgement(row: object) -> Judged:
     """A judged finding from plain data. Raises `ValueError` or `TypeError` for what is none."""
     if not isinstance(row, dict):
         raise ValueError("not an object")
@@ -106,7 +106,7 @@ def checked(row: object) -> Judged:
     return judged
 
 
-def figures(judged: Iterable[Judged]) -> dict[str, Figures]:
+def figures_by_form(judged: Iterable[Judged]) -> dict[str, Figures]:
     """The figures of each form, by its name."""
     by_form: dict[str, list[Judged]] = {}
     for row in judged:
@@ -120,10 +120,10 @@ def figures(judged: Iterable[Judged]) -> dict[str, Figures]:
     }
 
 
-def table(found: dict[str, Figures]) -> Iterator[str]:
+def figures_as_table(found: dict[str, Figures]) -> Iterator[str]:
     """The figures of a rule as rows of a Markdown table."""
     for form, each in found.items():
-        share = f"{each.share:.0%}" if each.share is not None else ""
+        share = f"{each.true_share:.0%}" if each.true_share is not None else ""
         yield f"| {form or 'proven form'} | {each.right} | {each.harmless} | {each.wrong} | {share} |"
 
 

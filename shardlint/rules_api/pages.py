@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shardlint.config.certainty import Certainty
-from shardlint.rules_api.headers import header
-from shardlint.rules_api.ledger import HEAD, entries, figures, table
-from shardlint.rules_api.registry import entries as entries_of_packs
+from shardlint.rules_api.headers import parse_header
+from shardlint.rules_api.ledger import HEAD, figures_as_table, figures_by_form, judged_findings
 from shardlint.rules_api.registry import proof_folders
+from shardlint.rules_api.registry import rule_entries as entries_of_packs
 from shardlint.rules_api.rule import CONDITIONAL, Rule
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 HEADINGS = ("Reports", "Example", "Write instead", "Fix", "Limits")
 """The sections of a page, in this order. If a rule has a proof, the examples are excerpts of its programs, and the
@@ -37,12 +37,12 @@ _CONDITIONAL = (
     "parameter or command-line flag."
 )
 # All bullets up to the end of the last one.
-_BULLETS = regex(r"\A.*^- .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
-_SECTION = regex(r"^## (.+)\n", re.MULTILINE)
-_PROVEN = regex(r"^- proven\b", re.MULTILINE)
-_UNNAMED = regex(r"^- (proven|possible)\b", re.MULTILINE)
+_BULLETS = compile_lazily(r"\A.*^- .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_SECTION = compile_lazily(r"^## (.+)\n", re.MULTILINE)
+_PROVEN = compile_lazily(r"^- proven\b", re.MULTILINE)
+_UNNAMED = compile_lazily(r"^- (proven|possible)\b", re.MULTILINE)
 # Comments in a proof's programs for those who check them: fixtures/README.md describes them.
-_MARKER = regex(r"[ \t]+#\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*[ \t]*$", re.MULTILINE)
+_MARKER = compile_lazily(r"[ \t]+#\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,20 @@ class Program:
     settings: tuple[str, ...] = ()
 
 
-def program(file: Path) -> Program:
+def read_program(file: Path) -> Program:
     """A program of a proof, read for its page. Raises `OSError` where it is not there."""
-    said = header(file.read_text("utf-8"))
+    said = parse_header(file.read_text("utf-8"))
     return Program(_MARKER.sub("", said.text), said.targets, said.options, said.settings)
 
 
-def page(rule: type[Rule]) -> str:
+def render_page(rule: type[Rule]) -> str:
     """The page in Markdown: title, facts about the rule, its sections with the programs of its proof, and how its
     findings were judged."""
     told = ", ".join(f"{package} {spec}".strip() for package, spec in rule.releases.items()) or "all"
     facts = " · ".join(
         (
             f"Effect: {rule.harm.value}",
-            f"{_CERTAINTY if entries_of_packs()[rule.code].ours else 'certainty'}: {_describe_certainty(rule)}",
+            f"{_CERTAINTY if entries_of_packs()[rule.code].is_builtin else 'certainty'}: {_describe_certainty(rule)}",
             f"releases: {told}",
             f"fix: {_FIX[rule.fixes]}",
             *([f"only with the setting: `{rule.setting}`"] if rule.setting else ()),
@@ -104,18 +104,18 @@ def _reports_conditional(rule: type[Rule], reports: str) -> bool:
 
 def _example_sections(rule: type[Rule], folder: Path, advice: str) -> dict[str, str]:
     """The sections with excerpts of the programs, and links to the programs."""
-    bad, good = program(folder / "bad.py"), program(folder / "good.py")
+    bad, good = read_program(folder / "bad.py"), read_program(folder / "good.py")
     marks = _marked_lines(folder / "bad.py", rule.code)
     first = marks[0] if marks else 1
     names = ["bad.py", "good.py"]
-    if entries_of_packs()[rule.code].ours:
+    if entries_of_packs()[rule.code].is_builtin:
         names = [f"[{name}](../../fixtures/{rule.code}/{name})" for name in names]
     proof = f"Complete programs: {', '.join(names)}. Run both: `shardlint verify --rules {rule.code}`."
     return {
-        _EXAMPLE: "\n\n".join((*_report_conditions(bad), _fence_code(excerpt(bad.text, first)))),
+        _EXAMPLE: "\n\n".join((*_report_conditions(bad), _fence_code(excerpt_around(bad.text, first)))),
         _INSTEAD: "\n\n".join(
             (
-                _fence_code(excerpt(good.text, _counterpart_line(bad.text, good.text, first))),
+                _fence_code(excerpt_around(good.text, _counterpart_line(bad.text, good.text, first))),
                 *([advice] if advice else []),
                 proof,
             )
@@ -125,13 +125,13 @@ def _example_sections(rule: type[Rule], folder: Path, advice: str) -> dict[str, 
 
 def _marked_lines(file: Path, code: str) -> list[int]:
     """The lines of a program, counted without its header, that are marked with a rule's code."""
-    lines = header(file.read_text("utf-8")).text.splitlines()
+    lines = parse_header(file.read_text("utf-8")).text.splitlines()
     return [
         number for number, line in enumerate(lines, 1) if (mark := _MARKER.search(line)) and code in mark[0]
     ]
 
 
-def excerpt(text: str, line: int) -> str:
+def excerpt_around(text: str, line: int) -> str:
     """At most `EXAMPLE_LINES` lines of a program around a line: its function or class, or the statements next to it."""
     tree, lines = ast.parse(text), text.splitlines()
     scopes = [
@@ -303,7 +303,7 @@ def _describe_certainty(rule: type[Rule]) -> str:
 def _judged_section(rule: type[Rule]) -> str:
     """The section with the judged findings of the forms that the rule has today."""
     described = inspect.getdoc(rule) or ""
-    forms = figures(entries(rule.code)).items()
+    forms = figures_by_form(judged_findings(rule.code)).items()
     found = {
         form: each
         for form, each in forms
@@ -312,4 +312,4 @@ def _judged_section(rule: type[Rule]) -> str:
     if not found:
         return ""
     intro = "A person read findings of this rule in public repositories:"
-    return "\n".join(["", "## Judged on public code", intro, "", *HEAD, *table(found), ""])
+    return "\n".join(["", "## Judged on public code", intro, "", *HEAD, *figures_as_table(found), ""])

@@ -49,11 +49,11 @@ class Entry:
     """The address of the rule's page, if its pack says one."""
 
     @property
-    def ours(self) -> bool:
+    def is_builtin(self) -> bool:
         """True if the rule comes with shardlint."""
         return self.where.startswith(("shardlint.", "shardlint_rules."))
 
-    def load(self) -> type[Rule]:
+    def load_rule(self) -> type[Rule]:
         """Import the rule's class. Raises `BrokenPack` when it is not where its pack says, or is not a rule."""
         module, _, name = self.where.partition(":")
         try:
@@ -94,15 +94,16 @@ class Known:
     """Whether what triggers it is told by the settings of the project, and not by its class."""
 
     @classmethod
-    def of(cls, rule: type[Rule]) -> Known:
+    def describe_rule(cls, rule: type[Rule]) -> Known:
         """That of one that is imported."""
         return cls(
-            rule.code, rule.name, rule.harm, rule.default, rule.deprecated, rule.ceiling(), rule.releases, rule.project,
-            rule.setting, rule.bound, rule.woken_by is not Rule.woken_by,
+            rule.code, rule.name, rule.harm, rule.default, rule.deprecated, rule.highest_certainty(),
+            rule.releases, rule.project,
+            rule.setting, rule.bound, rule.triggers_for is not Rule.triggers_for,
         )  # fmt: skip
 
     @classmethod
-    def load(cls, told: Sequence[Any]) -> Known:
+    def decode_metadata(cls, told: Sequence[Any]) -> Known:
         """That of plain data, in the order of the fields. Raises `TypeError` or `ValueError` for what is none."""
         code, name, harm, default, deprecated, ceiling, releases, *others = told
         return cls(code, name, Harm(harm), default, deprecated, Certainty(ceiling), dict(releases), *others)
@@ -112,29 +113,29 @@ _KEPT: list[tuple[Mapping[str, Entry], Mapping[str, Known]]] = []
 """What an earlier run knew of all rules."""
 
 
-def know(entries: Mapping[str, Entry], rules: Iterable[Known]) -> None:
+def use_known_rules(entries: Mapping[str, Entry], rules: Iterable[Known]) -> None:
     """Take over what was known of all rules, instead of looking for packs and importing them."""
     _KEPT[:] = [(entries, {one.code: one for one in rules})]
 
 
-def are_kept() -> bool:
+def is_metadata_cached() -> bool:
     """Return whether cached metadata of an earlier run is used."""
     return bool(_KEPT)
 
 
-def are_imported() -> bool:
+def are_rules_imported() -> bool:
     """Return whether all rules are imported."""
-    return rules.cache_info().currsize > 0
+    return import_rules.cache_info().currsize > 0
 
 
-def forget() -> None:
+def forget_packs() -> None:
     """Look for the packs anew."""
     _KEPT.clear()
-    for remembered in (installed_packs, _find_entries, rules, _known_of_imported, proof_folders):
+    for remembered in (installed_packs, _find_entries, import_rules, _known_of_imported, proof_folders):
         remembered.cache_clear()
 
 
-def entries() -> Mapping[str, Entry]:
+def rule_entries() -> Mapping[str, Entry]:
     """All rules of all packs, by code. Raises `BrokenPack` when two packs claim a code."""
     return _KEPT[0][0] if _KEPT else _find_entries()
 
@@ -153,24 +154,24 @@ def _find_entries() -> Mapping[str, Entry]:
 
 def page_address(code: str) -> str:
     """Where a rule's page is on the web; empty where its pack says none."""
-    entry = entries().get(code)
+    entry = rule_entries().get(code)
     return entry.page if entry is not None else ""
 
 
 @lru_cache(maxsize=1)
-def rules() -> tuple[type[Rule], ...]:
+def import_rules() -> tuple[type[Rule], ...]:
     """All rules, imported, by code."""
-    return tuple(entry.load() for entry in entries().values())
+    return tuple(entry.load_rule() for entry in rule_entries().values())
 
 
-def known() -> Mapping[str, Known]:
+def rule_metadata() -> Mapping[str, Known]:
     """Return the metadata of all rules, by code. The rules are imported if no earlier run cached it."""
     return _KEPT[0][1] if _KEPT else _known_of_imported()
 
 
 @lru_cache(maxsize=1)
 def _known_of_imported() -> Mapping[str, Known]:
-    return {rule.code: Known.of(rule) for rule in rules()}
+    return {rule.code: Known.describe_rule(rule) for rule in import_rules()}
 
 
 @lru_cache(maxsize=1)
@@ -180,7 +181,7 @@ def proof_folders() -> Mapping[str, Path]:
     for pack in installed_packs():
         for folder in getattr(pack.module, "PROOFS", ()):
             for path in sorted(Path(folder).glob("*/proof.toml")):
-                if path.parent.name in entries():
+                if path.parent.name in rule_entries():
                     found.setdefault(path.parent.name, path.parent)
     return dict(sorted(found.items()))
 
@@ -190,12 +191,12 @@ def ledger_folders() -> list[Path]:
     return [Path(folder) for pack in installed_packs() for folder in getattr(pack.module, "LEDGER", ())]
 
 
-def select(chosen: Sequence[str], ignored: Sequence[str]) -> tuple[Rule, ...]:
+def select_rules(chosen: Sequence[str], ignored: Sequence[str]) -> tuple[Rule, ...]:
     """The rules on by default, or the ones chosen, less the ignored ones. Raises `UnknownRule` and `BrokenPack`."""
-    return made(selected(chosen, ignored))
+    return make_rules(select_codes(chosen, ignored))
 
 
-def selected(chosen: Sequence[str], ignored: Sequence[str], extended: Sequence[str] = ()) -> frozenset[str]:
+def select_codes(chosen: Sequence[str], ignored: Sequence[str], extended: Sequence[str] = ()) -> frozenset[str]:
     """Their codes, and those of the rules that `extended` adds.
 
     A selector is a code (SL201), a prefix (SL2), a name (device-put-in-jit), a harm (silent) or "all". Raises
@@ -204,27 +205,27 @@ def selected(chosen: Sequence[str], ignored: Sequence[str], extended: Sequence[s
     if chosen:
         codes = set(_selected_codes(chosen))
     else:
-        codes = {rule.code for rule in known().values() if rule.default and not rule.deprecated}
+        codes = {rule.code for rule in rule_metadata().values() if rule.default and not rule.deprecated}
     codes.update(_selected_codes(extended))
-    return frozenset(codes.difference(matching(ignored)))
+    return frozenset(codes.difference(codes_matching(ignored)))
 
 
 def _selected_codes(selectors: Sequence[str]) -> Iterator[str]:
     """The codes to run; of deprecated rules only those that are named."""
     for selector in selectors:
-        for code in matching([selector]):
-            rule = _KEPT[0][1][code] if _KEPT else entries()[code].load()
+        for code in codes_matching([selector]):
+            rule = _KEPT[0][1][code] if _KEPT else rule_entries()[code].load_rule()
             if not rule.deprecated or selector.strip().lower() in (code.lower(), rule.name):
                 yield code
 
 
-def made(codes: Collection[str]) -> tuple[Rule, ...]:
+def make_rules(codes: Collection[str]) -> tuple[Rule, ...]:
     """Rules by their codes, ready to run, in the order of the codes. Raises `BrokenPack`."""
-    return tuple(_make_rule(entry) for code, entry in entries().items() if code in codes)
+    return tuple(_make_rule(entry) for code, entry in rule_entries().items() if code in codes)
 
 
 def _make_rule(entry: Entry) -> Rule:
-    kind = entry.load()
+    kind = entry.load_rule()
     try:
         rule = kind()
         for trigger in rule.triggers:
@@ -239,7 +240,7 @@ def _make_rule(entry: Entry) -> Rule:
         raise BrokenPack(f"cannot make rule {entry.code} of {entry.pack}: {describe_error(error)}") from error
 
 
-def matching(selectors: Iterable[str]) -> Iterator[str]:
+def codes_matching(selectors: Iterable[str]) -> Iterator[str]:
     """The codes that selectors name. Raises `UnknownRule`."""
     for selector in selectors:
         found = list(_codes_of_selector(selector.strip()))
@@ -250,29 +251,34 @@ def matching(selectors: Iterable[str]) -> Iterator[str]:
 
 def _codes_of_selector(selector: str) -> Iterator[str]:
     if selector.lower() == "all":
-        yield from entries()
+        yield from rule_entries()
         return
     if re.fullmatch(r"[A-Za-z]+[0-9]*", selector):
-        found = [code for code in entries() if code.startswith(selector.upper())]
+        found = [code for code in rule_entries() if code.startswith(selector.upper())]
         if found:
             yield from found
             return
-    for rule in known().values():
+    for rule in rule_metadata().values():
         if selector.lower() in (rule.name, rule.harm.value):
             yield rule.code
 
 
-def near(selector: str) -> list[str]:
+def similar_selectors(selector: str) -> list[str]:
     """Return the known selectors similar to an unknown one."""
     import difflib
 
     said = selector.strip()
-    all_there_is = [*entries(), *(rule.name for rule in known().values()), *(harm.value for harm in Harm), "all"]
+    all_there_is = [
+        *rule_entries(),
+        *(rule.name for rule in rule_metadata().values()),
+        *(harm.value for harm in Harm),
+        "all",
+    ]
     return _codes_with_prefix(said.upper()) or difflib.get_close_matches(said.lower(), all_there_is, n=3)
 
 
 def _explain_unknown_selector(selector: str) -> str:
-    found = near(selector)
+    found = similar_selectors(selector)
     hint = f"; did you mean {', '.join(found)}?" if found else "; `shardlint rules` lists them"
     return f"no rule, prefix, name or harm is called {selector!r}{hint}"
 
@@ -281,7 +287,7 @@ def _codes_with_prefix(code: str) -> list[str]:
     """The first codes that begin as something does that looks like a code: SL901 for SL9999, SL201 for SL2O1."""
     letters = re.match("[A-Z]+(?=[0-9])", code)
     for length in range(len(code) - 1, letters.end() - 1, -1) if letters is not None else ():
-        found = [known for known in entries() if known.startswith(code[:length])]
+        found = [known for known in rule_entries() if known.startswith(code[:length])]
         if found:
             return found[:3]
     return []

@@ -55,7 +55,7 @@ class Harm(enum.StrEnum):
     """It uses a name that is removed or deprecated in a release."""
 
     @property
-    def mild(self) -> bool:
+    def is_mild(self) -> bool:
         """True if the program is right today."""
         return self in (Harm.COST, Harm.REMOVED)
 
@@ -391,7 +391,7 @@ class DeclaredDetector:
         if len(self.finds) != 1:
             return all_found
         (form,) = self.finds
-        return [replace(one, form=form, certainty=rule.unproven(form)) for one in all_found]
+        return [replace(one, form=form, certainty=rule.unproven_certainty(form)) for one in all_found]
 
 
 def detector(
@@ -405,11 +405,11 @@ def detector(
     site are called in the order of the class, until one finds something.
     """
 
-    def mark(method: _DetectorType) -> _DetectorType:
+    def mark_method(method: _DetectorType) -> _DetectorType:
         method.detects = DeclaredDetector(method.__name__, forms, *map(_as_tuple, (of, finds)))  # type: ignore[attr-defined]
         return method
 
-    return mark
+    return mark_method
 
 
 def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -495,17 +495,17 @@ class Rule:
             cls.likely = (*cls.likely, CONDITIONAL)
             cls.assumptions = {CONDITIONAL: "The branch runs, and options keep their defaults.", **cls.assumptions}
 
-    def woken_by(self, own: OwnNames) -> tuple[Trigger, ...]:
+    def triggers_for(self, own: OwnNames) -> tuple[Trigger, ...]:
         """Return its triggers in a project with these settings."""
-        return self.triggers if not self.setting or self.setting in own.waking else ()
+        return self.triggers if not self.setting or self.setting in own.triggering_names else ()
 
     @classmethod
-    def ceiling(cls) -> Certainty:
+    def highest_certainty(cls) -> Certainty:
         """How sure the surest of its findings is."""
         return Certainty.LIKELY if cls.certainty is not Certainty.PROVEN and cls.likely else cls.certainty
 
     @classmethod
-    def unproven(cls, form: str = "") -> Certainty:
+    def unproven_certainty(cls, form: str = "") -> Certainty:
         """How sure a finding of this form is where the text does not prove it."""
         return Certainty.LIKELY if form in cls.likely else Certainty.POSSIBLE
 

@@ -10,12 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shardlint.config.targets import Targets
-from shardlint.config.versions import allows, show
+from shardlint.config.versions import format_release, is_release_allowed
 from shardlint.model import Program, api
 from shardlint.model.branches import is_ruled_out
 from shardlint.model.evaluator.assume import Assuming
-from shardlint.model.guards import expected_to_fail, guarded, is_branch_tested
-from shardlint.model.lifetime.liveness import ResultUse, result_use
+from shardlint.model.guards import expected_to_fail, is_branch_tested, is_release_guarded
+from shardlint.model.lifetime.liveness import ResultUse, use_of_result
 from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.mesh.shardings import Shardings
@@ -87,9 +87,9 @@ class Site:
         self.targets = targets
         self.rule = rule
 
-    def anywhere(self, text: str) -> bool:
+    def is_named_anywhere(self, text: str) -> bool:
         """Return whether the file or any that runs with it holds a dotted name."""
-        return self.program.project.anywhere(self.file.path, text)
+        return self.program.project.is_named_anywhere(self.file.path, text)
 
     def findings(self) -> Iterator[Finding]:
         """Yield the findings of the rule here; without any, those on one visible path to the site."""
@@ -99,18 +99,18 @@ class Site:
             found = [] if self._is_excused else list(self.rule.check(self))
             yield from found
             return
-        found, may_change = self._checked_strictly()
+        found, may_change = self._proven_findings()
         if (not found and not may_change) or self._is_excused:
             return
         yield from found
         if found:
             return
         seen = []
-        for program, view in self.program.views(self.file, self.syntax):
+        for program, view in self.program.views_on_paths(self.file, self.syntax):
             if view.way is not None and any(expected_to_fail(one.file, one.node) for one in view.way.calls):
                 continue  # a test calls it so, and expects it to raise
-            seen.append((view, self._seen_on(program)))
-        wrong = [(view, found, self._at_fault(view, found)) for view, found in seen if found]
+            seen.append((view, self._findings_on_path(program)))
+        wrong = [(view, found, self._call_at_fault(view, found)) for view, found in seen if found]
         blamed = len(wrong) < len(seen) and all(call is not None for _, _, call in wrong)
         told = set()
         for view, found, call in wrong:
@@ -120,18 +120,18 @@ class Site:
                     told.add((there.start, there.end))
                     yield there
 
-    def _seen_on(self, program: Program) -> list[Finding]:
+    def _findings_on_path(self, program: Program) -> list[Finding]:
         """Return the findings of the rule in the program on one path to the site."""
         api = Api(self.api, self.written)
         return Site(
             program, self.file, self.syntax, api, self.form, self.targets, self.rule
         )._findings_if_running()
 
-    def _at_fault(self, view: Assuming, found: Sequence[Finding]) -> Place | None:
+    def _call_at_fault(self, view: Assuming, found: Sequence[Finding]) -> Place | None:
         """The call of this file that leads to findings in the function that it calls: it may be that which is wrong."""
         if not self.rule.blames_calls or view.way is None or view.way.turn or not view.way.calls:
             return None
-        call, function = view.way.calls[0], self.file.home(self.syntax).function()
+        call, function = view.way.calls[0], self.file.evaluation_scope(self.syntax).enclosing_function()
         if function is None or call.file is not self.file or not isinstance(call.node, ast.Call):
             return None
         name, owner = getattr(function.node, "name", ""), function.parent
@@ -139,19 +139,19 @@ class Site:
             name = getattr(owner.node, "name", "")
         if last_name(call.node.func) != name:
             return None  # handed on: it is called elsewhere
-        start, end = self.file.span(function.node)
+        start, end = self.file.character_span(function.node)
         return call if all(start <= one.start and one.end <= end for one in found) else None
 
-    def _checked_strictly(self) -> tuple[list[Finding], bool]:
+    def _proven_findings(self) -> tuple[list[Finding], bool]:
         """Return the findings that the text proves, and whether another path to the site may give others."""
         if not self.rule.assumes:
             return self._findings_if_running(), False
         needs = self.program.needs
-        before = needs.begin()
+        before = needs.begin_answer()
         try:
             found = self._findings_if_running()
         finally:
-            needed = needs.end(before)
+            needed = needs.end_answer(before)
         return found, needs.rests_on_given(needed)
 
     def _is_rule_applicable(self) -> bool:
@@ -193,11 +193,11 @@ class Site:
         certainty, form = found.certainty, found.form
         if view.way is None or view.why or is_branch_tested(self.file, self.syntax):
             form = form or ("in-calls" if view.way is not None else "defaults")
-            certainty = self.rule.unproven(form)
+            certainty = self.rule.unproven_certainty(form)
         led, place = _describe_way(self.file, view), (found.start, found.end)
         if call is not None:
             led = [f"so it is at line {getattr(self.syntax, 'lineno', 0)} by this call, and not by others"]
-            place = self.file.span(call.node)
+            place = self.file.character_span(call.node)
         why = "; ".join(filter(None, [*led, *view.why, found.why]))
         return replace(found, certainty=certainty, form=form, fix=None, why=why, start=place[0], end=place[1])
 
@@ -262,7 +262,7 @@ class Site:
     @cached_property
     def arguments(self) -> CallArguments:
         """The arguments given to the library function (without the function itself for a partial)."""
-        arguments = self.program.evaluator.arguments(Place(self.file, self.call))
+        arguments = self.program.evaluator.read_arguments(Place(self.file, self.call))
         if self.form == "partial":
             return CallArguments(
                 arguments.place,
@@ -275,7 +275,7 @@ class Site:
 
     def argument(self, name: str) -> ast.expr | None:
         """The expression given for a parameter, by position or keyword."""
-        place = self.arguments.get(name, api.SIGNATURES.get(self.api, ()))
+        place = self.arguments.argument_for(name, api.SIGNATURES.get(self.api, ()))
         return place.node if place is not None and isinstance(place.node, ast.expr) else None
 
     def keyword(self, name: str) -> ast.keyword | None:
@@ -316,7 +316,7 @@ class Site:
 
     def text(self, node: ast.AST | None = None) -> str:
         """The source text of a node."""
-        return self.file.text(node if node is not None else self.syntax)
+        return self.file.source_text(node if node is not None else self.syntax)
 
     def shown(self, node: ast.AST | None = None) -> str:
         """The source text of a node on one line, as findings quote it."""
@@ -346,7 +346,7 @@ class Site:
     @property
     def assuming(self) -> bool:
         """True if the site is seen on one way to it, with what is most likely for what is not known."""
-        self.program.needs.note(GIVEN)  # the answer is another one there
+        self.program.needs.note_need(GIVEN)  # the answer is another one there
         return isinstance(self.program.evaluator, Assuming)
 
     @cached_property
@@ -362,17 +362,17 @@ class Site:
     @cached_property
     def context(self) -> Context:
         """The mesh contexts of the place."""
-        return self.program.context(self.file, self.syntax)
+        return self.program.mesh_contexts(self.file, self.syntax)
 
     @cached_property
     def result_use(self) -> tuple[ResultUse, str | None]:
         """Return the use of the call's result."""
-        return result_use(self.file, self.call)
+        return use_of_result(self.file, self.call)
 
     @cached_property
     def guarded(self) -> bool:
         """True if the place runs only on some releases."""
-        return guarded(self.file, self.syntax)
+        return is_release_guarded(self.file, self.syntax)
 
     @cached_property
     def expected_to_fail(self) -> bool:
@@ -382,22 +382,22 @@ class Site:
     @property
     def scope(self) -> Scope:
         """The scope the place is in."""
-        return self.file.home(self.syntax)
+        return self.file.evaluation_scope(self.syntax)
 
     # releases
 
     def target(self, package: str) -> tuple[int, ...]:
         """The release of a package the checked project runs on."""
-        return self.targets.release(package)
+        return self.targets.release_of(package)
 
     def allows(self, package: str, specifier: str) -> bool:
         """Return whether the project's release of a package is in a range such as ">=0.13.1"."""
-        return self.targets.allows(package, specifier)
+        return self.targets.is_release_in(package, specifier)
 
     def pinned(self, package: str, specifier: str) -> bool:
         """Return whether the project itself pins an exact release in a range, whatever release it is checked for."""
         pinned = self.targets.found[package].pinned
-        return pinned is not None and allows(specifier, pinned)
+        return pinned is not None and is_release_allowed(specifier, pinned)
 
     def is_pinned_exactly(self, package: str) -> bool:
         """Return whether the project's own folder names one release. A range proves no older one."""
@@ -406,13 +406,13 @@ class Site:
 
     def release(self, package: str) -> str:
         """The package with its release, for messages: "jax 0.12"."""
-        return f"{package} {show(self.target(package))}"
+        return f"{package} {format_release(self.target(package))}"
 
     # findings
 
     def wants(self, *forms: str) -> bool:
         """Return whether an unproven finding of one of these forms is wanted. Finding one is often most of the work."""
-        return any(self.rule.unproven(form).meets(self.least) for form in forms or ("",))
+        return any(self.rule.unproven_certainty(form).is_at_least(self.least) for form in forms or ("",))
 
     def finding(
         self,
@@ -443,7 +443,7 @@ class Site:
         kept = kept or self.rule.by_hand
         if fix is None and kept:
             help = f"{help}; {NO_FIX}{kept}" if help else f"{NO_FIX}{kept}"
-        start, end = span if span is not None else self.file.span(node)
+        start, end = span if span is not None else self.file.character_span(node)
         is_proven = not form and (certainty or self.rule.certainty) is Certainty.PROVEN
         return Finding(
             type(self.rule),
@@ -453,7 +453,7 @@ class Site:
             message,
             help,
             harm if harm is not None else self.rule.harm,
-            Certainty.PROVEN if is_proven else self.rule.unproven(form),
+            Certainty.PROVEN if is_proven else self.rule.unproven_certainty(form),
             fix,
             form,
             why,
@@ -473,18 +473,18 @@ class Site:
         """The site's own call or name as a libcst node."""
         return self.parsed(self.syntax)
 
-    def given_to(self, node: ast.AST, function: str) -> list[Edit]:
+    def wrap_in_call(self, node: ast.AST, function: str) -> list[Edit]:
         """Edits that make an expression, which stays where it is, the argument of a call."""
-        first, last = self.file.span(node)
+        first, last = self.file.character_span(node)
         return [Edit(first, first, f"{function}("), Edit(last, last, ")")]
 
     def replace(self, node: ast.AST, replacement: cst.CSTNode | str) -> Edit:
         """Replace a node by a libcst node or by text."""
-        start, end = self.file.span(node)
+        start, end = self.file.character_span(node)
         if not isinstance(replacement, str):
-            from shardlint.rules_api.cst import code
+            from shardlint.rules_api.cst import code_of_node
 
-            replacement = code(replacement)
+            replacement = code_of_node(replacement)
         return Edit(start, end, replacement)
 
     def spell(self, name: str) -> tuple[str, tuple[Edit, ...]]:
@@ -493,9 +493,9 @@ class Site:
         An import that is there is used ("eqx.filter_shard" where `import equinox as eqx` stands); otherwise one is
         added after the module's imports.
         """
-        from shardlint.rules_api.imports import spell
+        from shardlint.rules_api.imports import spell_name
 
-        return spell(self.program, self.file, self.syntax, name)
+        return spell_name(self.program, self.file, self.syntax, name)
 
     def fix(
         self,
@@ -509,7 +509,7 @@ class Site:
         needs: Sequence[Needed] = (),
     ) -> Fix:
         """A fix of this finding. Its text gets the newlines of the file: rewritten code comes with its own."""
-        newline = self.file.source.newline
+        newline = self.file.source.common_newline
         lines = re.compile(r"\r\n|\r|\n")
         kept = tuple(Edit(edit.start, edit.end, lines.sub(newline, edit.text)) for edit in edits)
         dropped = tuple(sorted(set(drops)))

@@ -7,54 +7,54 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.run.findings import Found
-from shardlint.run.launches import Launch, launches
-from shardlint.run.observed.events import Events, function, line
+from shardlint.run.launches import Launch, read_launches
+from shardlint.run.observed.events import Events, function_of_place, make_line
 from shardlint.run.processes import Ran
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.verify.facts import Line
 
 _INDEX = "jax.process_index()"
 # What sockets, gloo and jax's coordination service say of a peer that did not come, or went.
-_WAITED = regex(
+_WAITED = compile_lazily(
     r"(?i)gloo|deadline|timed? ?out|heartbeat|barrier|connection (closed|reset|refused|aborted)|broken pipe"
     r"|unavailable|peer|another task died|coordination service|shutdown barrier"
 )
 
 
-def compare(ran: Ran, events: Sequence[Events]) -> tuple[list[Found], list[str]]:
+def compare_processes(ran: Ran, events: Sequence[Events]) -> tuple[list[Found], list[str]]:
     """The findings about what the processes did differently, and what a reader must know."""
     count = len(ran.processes)
-    joined = [any(each.of("initialize")) for each in events]
+    joined = [any(each.events_of_kind("initialize")) for each in events]
     if not any(joined):
-        return [*_hang(ran, events)], [
+        return [*_find_hangs(ran, events)], [
             f"nothing is compared: the program never calls jax.distributed.initialize(), so the {count} "
             "processes run independently"
         ]
-    started = [launches(one.folder) for one in ran.processes]
+    started = [read_launches(one.folder) for one in ran.processes]
     notes = []
     if not all(joined):
         alone = ", ".join(str(at) for at, one in enumerate(joined) if not one)
         notes.append(f"process {alone} has not called jax.distributed.initialize()")
-    notes += _sizes(events, count)
-    found = [*_raised(ran, events)]
-    found += _order(ran, started, bool(found))
+    notes += _find_fixed_sizes(events, count)
+    found = [*_find_raised(ran, events)]
+    found += _find_order_difference(ran, started, bool(found))
     if not found:
-        found += _hang(ran, events)
-    found += _values(started)
-    found += _files(events)
+        found += _find_hangs(ran, events)
+    found += _find_value_differences(started)
+    found += _find_shared_files(events)
     return found, notes
 
 
-def _sizes(events: Sequence[Events], count: int) -> Iterator[str]:
+def _find_fixed_sizes(events: Sequence[Events], count: int) -> Iterator[str]:
     """Programs that are told a number of processes by themselves."""
-    for passed in {one.get("processes") for each in events for one in each.of("initialize")}:
+    for passed in {one.get("processes") for each in events for one in each.events_of_kind("initialize")}:
         if passed is not None and passed != count:
             yield f"{count} processes were started, but the program passes {passed} to jax.distributed.initialize"
 
 
-def _said(events: Sequence[Events]) -> list[dict[str, Any] | None]:
+def _exceptions_by_process(events: Sequence[Events]) -> list[dict[str, Any] | None]:
     """Return the exception that each process raised at its end; None if it raised none."""
-    return [next((one for one in each.of("ended") if one["said"]), None) for each in events]
+    return [next((one for one in each.events_of_kind("ended") if one["said"]), None) for each in events]
 
 
 def _gave_up(told: dict[str, Any]) -> bool:
@@ -62,33 +62,33 @@ def _gave_up(told: dict[str, Any]) -> bool:
     return _WAITED.search(told["said"].splitlines()[0]) is not None
 
 
-def _raised(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
+def _find_raised(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
     """One process raised, and others that did not were left waiting, until they gave up or were killed."""
-    said = _said(events)
+    said = _exceptions_by_process(events)
     own = [at for at, told in enumerate(said) if told is not None and not _gave_up(told)]
     others = [at for at in range(len(said)) if at not in own and (ran.processes[at].killed or said[at])]
     if not own or not others:
         return
     told = said[own[0]] or {}
-    rest = "; ".join(_waited(at, ran, said[at]) for at in others)
+    rest = "; ".join(_describe_wait(at, ran, said[at]) for at in others)
     yield Found(
-        "one-process-raised", function(told["line"]), line(told["line"]),
+        "one-process-raised", function_of_place(told["line"]), make_line(told["line"]),
         f"process {own[0]} raises {told['said'].splitlines()[0]}, and the others wait for it: {rest}",
         advice="send the condition to every process with multihost_utils.broadcast_one_to_all, so that all "
         "processes raise or none",
     )  # fmt: skip
 
 
-def _hang(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
+def _find_hangs(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
     """Processes that wait for each other, or for what never comes: where each of them stands."""
-    said = _said(events)
+    said = _exceptions_by_process(events)
     gave_up = [at for at, told in enumerate(said) if told is not None and _gave_up(told)]
     killed = [at for at, one in enumerate(ran.processes) if one.killed]
     if not gave_up and not (killed and (ran.why in ("stuck", "idle") or (ran.why == "time" and ran.idle))):
         return
     waiting = sorted({*gave_up, *killed})
-    places = {at: line(one["line"]) if (one := said[at]) else ran.processes[at].at for at in waiting}
-    texts = [_waited(at, ran, said[at]) for at in waiting]
+    places = {at: make_line(one["line"]) if (one := said[at]) else ran.processes[at].at for at in waiting}
+    texts = [_describe_wait(at, ran, said[at]) for at in waiting]
     texts += [f"process {at} had already finished" for at in range(len(said)) if at not in places]
     known = [at for at in waiting if places[at].file]
     place = places[known[0]] if known else Line()
@@ -102,11 +102,11 @@ def _hang(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
     )  # fmt: skip
 
 
-def _waited(at: int, ran: Ran, told: dict[str, Any] | None) -> str:
+def _describe_wait(at: int, ran: Ran, told: dict[str, Any] | None) -> str:
     """Where a process waited, and how that ended."""
     one = ran.processes[at]
     if told is not None:
-        where = line(told["line"])
+        where = make_line(told["line"])
         return (
             f"process {at} waited"
             + (f" at {Path(where.file).name}:{where.line}" if where.file else "")
@@ -115,30 +115,30 @@ def _waited(at: int, ran: Ran, told: dict[str, Any] | None) -> str:
     return f"process {at} waited" + (f" at {one.line}" if one.line else "") + " until it was killed"
 
 
-def _order(ran: Ran, started: list[list[Launch]], explained: bool) -> Iterator[Found]:
+def _find_order_difference(ran: Ran, started: list[list[Launch]], explained: bool) -> Iterator[Found]:
     """The first place where a process started something else than process 0 did."""
     for other in range(1, len(started)):
         one, two = started[0], started[other]
         for mine, theirs in zip(one, two, strict=False):
             if (mine.program, mine.name) != (theirs.program, theirs.name):
-                yield _differs(mine, theirs, other)
+                yield _make_difference_finding(mine, theirs, other)
                 return
         if len(one) != len(two) and not explained:
             more, less = (0, other) if len(one) > len(two) else (other, 0)
-            yield _ahead(ran, started, more, less)
+            yield _make_ahead_finding(ran, started, more, less)
             return
 
 
-def _differs(mine: Launch, theirs: Launch, other: int) -> Found:
+def _make_difference_finding(mine: Launch, theirs: Launch, other: int) -> Found:
     """Two processes started different programs where they should have started one."""
-    if mine.name == theirs.name and mine.line.line == theirs.line.line:
+    if mine.name == theirs.name and mine.user_line.line == theirs.user_line.line:
         parts = [
             f"{a[0]}: {a[1]} on process 0, {b[1]} on process {other}"
             for a, b in zip(mine.arguments, theirs.arguments, strict=False)
             if a[1] != b[1]
         ]
         return Found(
-            "other-program", mine.name, mine.line,
+            "other-program", mine.name, mine.user_line,
             f"processes 0 and {other} compiled different programs for this call"
             + ("" if parts else (
                 ": their arguments have the same shapes, so another value that the trace reads "
@@ -149,16 +149,16 @@ def _differs(mine: Launch, theirs: Launch, other: int) -> Found:
             f"`{_INDEX}`, the time and the data of one process",
         )  # fmt: skip
     return Found(
-        "other-order", mine.name, mine.line,
+        "other-order", mine.name, mine.user_line,
         f"the processes run programs in different orders: process 0 starts `{mine.name}` here, and process "
         f"{other} starts `{theirs.name}`",
         advice=f"call both on every process, in the same order; put only host work under `if {_INDEX} == 0`",
         code="SL809",
-        see=((f"process {other}", theirs.line),),
+        see=((f"process {other}", theirs.user_line),),
     )  # fmt: skip
 
 
-def _ahead(ran: Ran, started: list[list[Launch]], more: int, less: int) -> Found:
+def _make_ahead_finding(ran: Ran, started: list[list[Launch]], more: int, less: int) -> Found:
     """One process started a program that another never did."""
     extra = started[more][len(started[less])]
     behind = ran.processes[less]
@@ -166,7 +166,7 @@ def _ahead(ran: Ran, started: list[list[Launch]], more: int, less: int) -> Found
     waits = ran.processes[more]
     end = f"waited at {waits.line}" if waits.killed and waits.line else "continued without it"
     return Found(
-        "missing-process", extra.name, extra.line,
+        "missing-process", extra.name, extra.user_line,
         f"only process {more} starts `{extra.name}`, a program over all processes: process {more} {end}, "
         f"process {less} {stood} ({len(started[more])} programs against {len(started[less])})",
         advice="call it on every process, with the same number of steps; put only host work with the result "
@@ -175,7 +175,7 @@ def _ahead(ran: Ran, started: list[list[Launch]], more: int, less: int) -> Found
     )  # fmt: skip
 
 
-def _values(started: list[list[Launch]]) -> Iterator[Found]:
+def _find_value_differences(started: list[list[Launch]]) -> Iterator[Found]:
     """Arguments of which processes hold different copies of the same part."""
     told: set[str] = set()
     for other in range(1, len(started)):
@@ -192,7 +192,7 @@ def _values(started: list[list[Launch]]) -> Iterator[Found]:
             if parts and not told & set(parts):
                 told |= set(parts)
                 yield Found(
-                    "not-equal", mine.name, mine.line,
+                    "not-equal", mine.name, mine.user_line,
                     f"processes 0 and {other} compute with different values: "
                     f"{'an argument' if len(parts) == 1 else f'{len(parts)} arguments'} of `{mine.name}` must "
                     "be equal on all processes, and jax does not check this",
@@ -204,11 +204,11 @@ def _values(started: list[list[Launch]]) -> Iterator[Found]:
                 return  # what is computed from it differs as well
 
 
-def _files(events: Sequence[Events]) -> Iterator[Found]:
+def _find_shared_files(events: Sequence[Events]) -> Iterator[Found]:
     """Files that more than one process opened to write."""
     wrote: dict[str, dict[int, Any]] = {}
     for at, each in enumerate(events):
-        for one in each.of("file"):
+        for one in each.events_of_kind("file"):
             wrote.setdefault(one["path"], {})[at] = one["line"]
     lines: dict[tuple[str, int], list[str]] = {}
     for path, by in wrote.items():
@@ -219,7 +219,7 @@ def _files(events: Sequence[Events]) -> Iterator[Found]:
         by = wrote[paths[0]]
         place = by[min(by)]
         yield Found(
-            "same-file", function(place), line(place),
+            "same-file", function_of_place(place), make_line(place),
             f"{len(by)} processes write the same file here: the last one wins, or their output is mixed",
             tuple(paths),
             advice="write it under `if jax.process_index() == 0:`, or put the process index into its name",

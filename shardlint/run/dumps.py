@@ -17,27 +17,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shardlint.run import moves, stablehlo
-from shardlint.run.forced import forced
+from shardlint.run.forced import find_forced_gathers
 from shardlint.run.functions import Function, function_of
 from shardlint.run.rematerialised import gathered_to_be_cut
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.verify.facts import Array, Line, Product, Program, Warned
-from shardlint.verify.inside.hlo import Read, read
-from shardlint.verify.inside.hlo.axes import Axes, tiling
-from shardlint.verify.inside.hlo.module import Instruction, Module, parse, split, value_at
+from shardlint.verify.inside.hlo import Read, read_module
+from shardlint.verify.inside.hlo.axes import Axes, parse_tiling
+from shardlint.verify.inside.hlo.module import Instruction, Module, parse_module, split_list, value_at
 from shardlint.verify.inside.hlo.products import count_multiplications
-from shardlint.verify.inside.hlo.shapes import Shape, arrays
+from shardlint.verify.inside.hlo.shapes import Shape, parse_arrays
 
-_NAME = regex(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
-_MESH = regex(r"mesh\[((?:'[^']+'=\d+,?\s*)+)\]")
-_SDY_MESH = regex(r"sdy\.mesh\s*(?:@\w+ = )?<\[([^\]]*)\]")
-_AXIS = regex(r"[\"']([^\"']+)[\"']=(\d+)")
+_NAME = compile_lazily(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
+_MESH = compile_lazily(r"mesh\[((?:'[^']+'=\d+,?\s*)+)\]")
+_SDY_MESH = compile_lazily(r"sdy\.mesh\s*(?:@\w+ = )?<\[([^\]]*)\]")
+_AXIS = compile_lazily(r"[\"']([^\"']+)[\"']=(\d+)")
 _LARGEST = 512 * 2**20
 # The share of the products of a program that must be known for the others not to matter.
 _KNOWN = 0.8
 
 
-def wanted(name: str) -> bool:
+def is_wanted_file(name: str) -> bool:
     """Return whether a file of this name is read. Most files of the compiler (object files, allocation tables) are
     not.
     """
@@ -89,7 +89,7 @@ class Compiled:
     """How many operations the compiler was given: what it took it to compile, on any machine and at any load."""
 
     @property
-    def devices(self) -> int:
+    def device_count(self) -> int:
         """How many devices it runs on."""
         return self.partitions * self.replicas
 
@@ -99,14 +99,14 @@ class Compiled:
         return frozenset(name for one in self.work.products for name in one.split_axes) if self.work.is_known else None
 
     @property
-    def weights_only(self) -> bool:
+    def is_split_by_weights_only(self) -> bool:
         """True if its products are split along weights, or what these have in common with the batch, and nowhere else.
         """
         kinds = {one.parallelism for one in self.work.products} if self.work.is_known else set()
         return "tensor" in kinds and not kinds & {"data", "hybrid"}
 
     @property
-    def along_weights(self) -> frozenset[str]:
+    def axes_along_weights(self) -> frozenset[str]:
         """The mesh axes that split products along weights, or along what is summed over."""
         products = self.work.products if self.work.is_known else ()
         return frozenset(name for one in products for name in one.weights)
@@ -122,37 +122,37 @@ class Compiled:
         return [one for one in self.program.arrays if one.role == "out"]
 
 
-def collect(folder: Path) -> tuple[list[Compiled], list[str]]:
+def collect_dumps(folder: Path) -> tuple[list[Compiled], list[str]]:
     """Everything dumped below `folder`, in the order it was compiled, and a sentence for each dump that
     cannot be read.
     """
     found, problems = [], []
     for path in sorted(folder.rglob("*.before_optimizations.txt")):
         try:
-            if (one := _compiled(path)) is not None:
+            if (one := _read_compiled(path)) is not None:
                 found.append(one)
         except (OSError, ValueError, IndexError, KeyError) as error:
             problems.append(f"{path.name} cannot be read: {type(error).__name__}: {error}")
     return sorted(found, key=lambda one: one.at), problems
 
 
-def _compiled(path: Path) -> Compiled | None:
+def _read_compiled(path: Path) -> Compiled | None:
     match = _NAME.fullmatch(path.name)
     if match is None or path.stat().st_size > _LARGEST:
         return None
     original = path.read_text("utf-8", "replace")
-    module = parse(original)
+    module = parse_module(original)
     if module.entry is None:
         return None
-    before, after, end = _parts(path)
-    replicas = _count(module, "replica_count")
-    mesh = _mesh(path, original if "sdy.mesh" in module.header else "", module)
+    before, after, end = _dump_stages(path)
+    replicas = _header_count(module, "replica_count")
+    mesh = _mesh_of_dump(path, original if "sdy.mesh" in module.header else "", module)
     collectives, warned = [], []
     local, work, made = module, ForwardWork(), None
     if after is not None:
-        axes = mesh or {"": module.partitions}
+        axes = mesh or {"": module.partition_count}
         text = before.read_text("utf-8", "replace") if before is not None else ""
-        made = read(after.read_text("utf-8", "replace"), axes, before=text, original=original)
+        made = read_module(after.read_text("utf-8", "replace"), axes, before=text, original=original)
         local, work = made.module, _measure_work(made, text)
         # Without a mesh they run over an axis without a name.
         collectives = [
@@ -163,18 +163,19 @@ def _compiled(path: Path) -> Compiled | None:
             for text, line, count in gathered_to_be_cut(made.module, made.lines, axes)
         ]
         warned += [
-            Warned("forced", text, line, count) for text, line, count in forced(made.module, made.lines, axes)
+            Warned("forced", text, line, count)
+            for text, line, count in find_forced_gathers(made.module, made.lines, axes)
         ]
-        warned += moves.warned(made, made.collectives, axes)
+        warned += moves.find_moves(made, made.collectives, axes)
     elif replicas > 1:
         local = module
-        collectives = read(original, {"replicas": replicas}).collectives
+        collectives = read_module(original, {"replicas": replicas}).collectives
     chosen = (
         made.before if made is not None and before is not None
-        else parse(before.read_text("utf-8", "replace")) if before is not None else module
+        else parse_module(before.read_text("utf-8", "replace")) if before is not None else module
     )  # fmt: skip
-    final = _header(end) if end is not None else ""
-    leaves = tuple(_arrays(path, module, chosen, local, final, Axes(mesh) if mesh else None))
+    final = _read_header(end) if end is not None else ""
+    leaves = tuple(_read_arrays(path, module, chosen, local, final, Axes(mesh) if mesh else None))
     if replicas > 1:
         leaves = tuple(replace(leaf, spec="different on each device") for leaf in leaves)
     program = Program(
@@ -185,18 +186,18 @@ def _compiled(path: Path) -> Compiled | None:
         warned=tuple(warned),
     )
     at = int(match["stamp"]) / 1e6
-    places = _flags(module.header, "allow_spmd_sharding_propagation_to_parameters")
+    places = _header_flags(module.header, "allow_spmd_sharding_propagation_to_parameters")
     inside = [one.where for one in program.arrays if one.role == "in"]
     unplaced = [where for where, free in zip(inside, places, strict=False) if free]
     return Compiled(
-        function_of(match["name"], module, stablehlo.of(path)),
+        function_of(match["name"], module, stablehlo.stablehlo_file(path)),
         path.parent.name,
         at,
         max(0.0, end.stat().st_mtime - at) if end is not None else 0.0,
-        module.partitions,
+        module.partition_count,
         replicas,
         program,
-        frozenset(unplaced if module.partitions > 1 else ()),
+        frozenset(unplaced if module.partition_count > 1 else ()),
         hashlib.sha256(original.encode()).hexdigest()[:16],
         work,
         sum(len(each.instructions) for each in module.computations.values()),
@@ -215,9 +216,9 @@ def _measure_work(made: Read, before: str) -> ForwardWork:
     needed = [count_multiplications(one) for one in whole]
     if len(local) != len(whole) or not any(needed):
         return ForwardWork(tuple(known), is_known)
-    done = [made.module.partitions * count_multiplications(one) for one in local]
+    done = [made.module.partition_count * count_multiplications(one) for one in local]
     most = max(range(len(local)), key=lambda place: done[place] - needed[place])
-    line, _ = made.lines.of(local[most])
+    line, _ = made.lines.lines_of_instruction(local[most])
     return ForwardWork(tuple(known), is_known, sum(needed), sum(done) / sum(needed), line or Line())
 
 
@@ -226,7 +227,7 @@ def _forward_products(module: Module) -> list[Instruction]:
     return [one for one in every if "transpose(" not in one.op_name]
 
 
-def _parts(path: Path) -> tuple[Path | None, Path | None, Path | None]:
+def _dump_stages(path: Path) -> tuple[Path | None, Path | None, Path | None]:
     """The other dumps of a program: before the partitioner, after it, and after all optimisations."""
     stem = path.name.removesuffix("before_optimizations.txt")
     before = after = end = None
@@ -241,102 +242,102 @@ def _parts(path: Path) -> tuple[Path | None, Path | None, Path | None]:
     return before, after, end
 
 
-def _header(path: Path) -> str:
+def _read_header(path: Path) -> str:
     with path.open(encoding="utf-8", errors="replace") as file:
         return file.readline()
 
 
-def _count(module: Module, key: str) -> int:
+def _header_count(module: Module, key: str) -> int:
     match = re.search(rf"{key}=(\d+)", module.header)
     return int(match[1]) if match else 1
 
 
-def _flags(header: str, key: str) -> list[bool]:
+def _header_flags(header: str, key: str) -> list[bool]:
     match = re.search(rf"\b{key}={{([^}}]*)}}", header)
     return [flag.strip() == "true" for flag in match[1].split(",")] if match else []
 
 
-def _mesh(path: Path, header: str, module: Module) -> dict[str, int]:
+def _mesh_of_dump(path: Path, header: str, module: Module) -> dict[str, int]:
     """The mesh a program was partitioned for; empty where the dump does not name its axes.
 
     One name counts only where it is the user's: the compiler calls its own `axis_0`.
     """
-    if module.partitions == 1 or module.entry is None:
+    if module.partition_count == 1 or module.entry is None:
         return {}
     texts = [header[: header.find("\n")]] if header else []
-    texts += [one.attributes for one in module.entry.parameters.values()]
+    texts += [one.attributes_text for one in module.entry.parameters_by_number.values()]
     for computation in module.computations.values():
-        texts += [one.attributes for one in computation if one.opcode in ("copy", "custom-call")]
+        texts += [one.attributes_text for one in computation if one.opcode in ("copy", "custom-call")]
     for pattern in (_SDY_MESH, _MESH):
         for text in texts:
             for match in pattern.finditer(text):
                 mesh = {name: int(size) for name, size in _AXIS.findall(match[1])}
-                if math.prod(mesh.values()) == module.partitions and not all(
+                if math.prod(mesh.values()) == module.partition_count and not all(
                     re.fullmatch(r"axis_\d+", name) for name in mesh
                 ):
                     return mesh
     return {}
 
 
-def _layout(header: str) -> tuple[list[Shape], list[Shape]]:
+def _layout_of_header(header: str) -> tuple[list[Shape], list[Shape]]:
     """The shapes of a module's arguments and results, from its header."""
     at = header.find("entry_computation_layout=")
     if at < 0:
         return [], []
     text = value_at(header, at + len("entry_computation_layout="))
     taken, _, given = text.removeprefix("{").removesuffix("}").partition("->")
-    return arrays(taken), arrays(given)
+    return parse_arrays(taken), parse_arrays(given)
 
 
-def _arrays(
+def _read_arrays(
     path: Path, module: Module, chosen: Module, local: Module, final: str, axes: Axes | None
 ) -> Iterator[Array]:
     """Arguments and results of a program: whole shapes, what one device holds, what was donated."""
     assert module.entry is not None
-    taken, given = _layout(module.header)
-    taken_here, given_here = _layout(local.header)
-    donors = {int(one) for one in re.findall(r"\((\d+), \{\}\)", _value(module.header, "buffer_donor"))}
-    aliases = _value(final, "input_output_alias")
-    donors |= {int(one) for one in re.findall(r"\((\d+), \{", _value(module.header, "input_output_alias"))}
+    taken, given = _layout_of_header(module.header)
+    taken_here, given_here = _layout_of_header(local.header)
+    donors = {int(one) for one in re.findall(r"\((\d+), \{\}\)", _header_value(module.header, "buffer_donor"))}
+    aliases = _header_value(final, "input_output_alias")
+    donors |= {int(one) for one in re.findall(r"\((\d+), \{", _header_value(module.header, "input_output_alias"))}
     aliased = {int(one) for one in re.findall(r"\((\d+), \{", aliases)}
-    parameters = module.entry.parameters
-    placed = chosen.entry.parameters if chosen.entry is not None else {}
+    parameters = module.entry.parameters_by_number
+    placed = chosen.entry.parameters_by_number if chosen.entry is not None else {}
     for number, shape in enumerate(taken):
         one = parameters.get(number)
         where = one.op_name if one is not None and one.op_name else f"argument {number}"
         here = taken_here[number] if number < len(taken_here) else shape
-        yield _array(
-            "in", where, shape, here, _sharding(placed.get(number)), module.partitions, axes,
+        yield _make_array(
+            "in", where, shape, here, _sharding_text(placed.get(number)), module.partition_count, axes,
             donated=number in donors, aliased=(number in aliased) if final else None,
         )  # fmt: skip
-    names = stablehlo.result_names(stablehlo.of(path))
-    root = chosen.entry.root if chosen.entry is not None else None
+    names = stablehlo.result_names(stablehlo.stablehlo_file(path))
+    root = chosen.entry.root_instruction if chosen.entry is not None else None
     shardings = _root_shardings(root, len(given))
     for number, shape in enumerate(given):
         where = names[number] if len(names) == len(given) else f"out {number}"
         here = given_here[number] if number < len(given_here) else shape
-        yield _array("out", where, shape, here, shardings[number], module.partitions, axes)
+        yield _make_array("out", where, shape, here, shardings[number], module.partition_count, axes)
 
 
-def _value(header: str, key: str) -> str:
+def _header_value(header: str, key: str) -> str:
     at = header.find(f" {key}=")
     return value_at(header, at + len(key) + 2) if at >= 0 else ""
 
 
-def _sharding(one: Instruction | None) -> str:
-    return one.attribute("sharding") if one is not None else ""
+def _sharding_text(one: Instruction | None) -> str:
+    return one.attribute_text("sharding") if one is not None else ""
 
 
 def _root_shardings(root: Instruction | None, count: int) -> list[str]:
-    text = _sharding(root)
+    text = _sharding_text(root)
     if root is not None and root.opcode == "tuple" and text.startswith("{{"):
-        parts = split(text[1:-1])
+        parts = split_list(text[1:-1])
         if len(parts) == count:
             return parts
     return [text] if count == 1 else [""] * count
 
 
-def _array(
+def _make_array(
     role: str,
     where: str,
     shape: Shape,
@@ -347,30 +348,32 @@ def _array(
     donated: bool = False,
     aliased: bool | None = None,
 ) -> Array:
-    whole, held = shape.bytes, here.bytes
-    pieces = _pieces(sharding, len(shape.dims)) if partitions > 1 else [1]
+    whole, held = shape.byte_count, here.byte_count
+    pieces = _pieces_by_dimension(sharding, len(shape.dims)) if partitions > 1 else [1]
     if pieces is None:
         # One that says nothing of tiles; the shapes do.
         pieces = [max(1, round(whole / held))] if held else [1]
-    splits = axes.of_sharding(sharding, len(shape.dims)) if axes is not None and sharding else None
+    splits = axes.axes_of_sharding(sharding, len(shape.dims)) if axes is not None and sharding else None
     copies = max(1, partitions // max(1, math.prod(pieces)))
     return Array(
-        role, where, where, str(shape), shape.dims, _spec(pieces, copies, partitions, splits),
+        role, where, where, str(shape), shape.dims, _describe_layout(pieces, copies, partitions, splits),
         held, whole, copies, axes=splits, donated=donated, aliased=aliased,
     )  # fmt: skip
 
 
-def _pieces(sharding: str, rank: int) -> list[int] | None:
+def _pieces_by_dimension(sharding: str, rank: int) -> list[int] | None:
     """Into how many pieces each dimension is cut; None where the text does not say."""
     if not sharding or "manual" in sharding or "maximal" in sharding:
         return None
-    tiles = tiling(sharding)
+    tiles = parse_tiling(sharding)
     if tiles is None:
         return [1] * rank if "replicated" in sharding else None
     return tiles[0][:rank]
 
 
-def _spec(pieces: list[int], copies: int, partitions: int, splits: tuple[tuple[str, ...], ...] | None) -> str:
+def _describe_layout(
+    pieces: list[int], copies: int, partitions: int, splits: tuple[tuple[str, ...], ...] | None
+) -> str:
     """How an array lies, for a person: `P('data', None)`, or the cuts where the dump names no axes."""
     if partitions == 1:
         return "one device"

@@ -11,9 +11,9 @@ from typing import Any
 from shardlint.run import layouts, placement, rules
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Facts, Found, Moved
-from shardlint.run.functions import Function, of_pmap
-from shardlint.run.idle import find_lost_splits, idle
-from shardlint.run.left_whole import left_whole
+from shardlint.run.functions import Function, function_of_pmap
+from shardlint.run.idle import find_idle_devices, find_lost_splits
+from shardlint.run.left_whole import find_arrays_left_replicated
 from shardlint.run.observed import (
     alone,
     batches,
@@ -31,10 +31,10 @@ from shardlint.run.observed import (
 )  # fmt: skip
 from shardlint.run.observed import events as seen
 from shardlint.run.observed.events import Events
-from shardlint.run.recompiled import recompiled
+from shardlint.run.recompiled import find_recompilations
 from shardlint.run.renamed import Renamed
 from shardlint.run.run import Run
-from shardlint.run.syntax import keyword
+from shardlint.run.syntax import keyword_line
 from shardlint.verify.facts import Line
 
 _LEAST = 256
@@ -42,45 +42,48 @@ _MOST = 2**20
 _SHARE = 64
 
 
-def limit_of(compiled: Sequence[Compiled], events: Events) -> int:
+def least_reported_bytes(compiled: Sequence[Compiled], events: Events) -> int:
     """The least array worth a word: a 64th of the program's largest, 1 MiB at most."""
     largest = max(
-        (events.largest, *(leaf.bytes_whole for one in compiled for leaf in one.program.arrays)), default=0
+        (events.largest_array_bytes, *(leaf.bytes_whole for one in compiled for leaf in one.program.arrays)), default=0
     )
     return min(_MOST, max(_LEAST, largest // _SHARE))
 
 
-def examine(compiled: Sequence[Compiled], large: int, events: Events | None = None) -> Facts:
+def examine_run(compiled: Sequence[Compiled], large: int, events: Events | None = None) -> Facts:
     """All findings of a run. Arrays of fewer than `large` bytes, or of less than a hundredth of what a
     device holds of a function's arrays, are left alone.
     """
     events = events or Events()
-    ran = [tuple(one["defined"]) for one in events.of("ran") if one["defined"]]
-    compiled = [replace(one, function=of_pmap(one.function, ran)) for one in compiled]
-    compiled = [*_with_donations(compiled, events)]
+    ran = [tuple(one["defined"]) for one in events.events_of_kind("ran") if one["defined"]]
+    compiled = [replace(one, function=function_of_pmap(one.function, ran)) for one in compiled]
+    compiled = [*_add_lost_donations(compiled, events)]
     groups: dict[Function, list[Compiled]] = defaultdict(list)
     for one in compiled:
         # Not by where it is called from.
         groups[replace(one.function, call=Line())].append(one)
-    functions = [each for each in groups.values() if each[0].function.own or each[0].devices > 1]
+    functions = [each for each in groups.values() if each[0].function.own or each[0].device_count > 1]
     facts = Facts(functions, compiled=len(compiled), seconds=sum(one.seconds for one in compiled))
-    facts.observed = events.devices
-    facts.built = [{str(name): int(size) for name, size in one["axes"]} for one in events.of("mesh")]
+    facts.observed = events.device_count
+    facts.built = [{str(name): int(size) for name, size in one["axes"]} for one in events.events_of_kind("mesh")]
     lines = _Lines(compiled, events)
     renamed = Renamed(events)
-    facts.found = [renamed.found(lines.added(found)) for found in _all(compiled, functions, large, events)]
-    facts.below = max(0, len(_all(compiled, functions, 1, events)) - len(facts.found))
+    facts.found = [
+        renamed.rename_finding(lines.add_lines(found))
+        for found in _all_findings(compiled, functions, large, events)
+    ]
+    facts.below = max(0, len(_all_findings(compiled, functions, 1, events)) - len(facts.found))
     facts.found.sort(key=lambda found: (_CAUSES.get(found.kind, 1), -found.bytes))
-    facts.functions = renamed.functions(functions)
-    facts.moved = _moved(facts.functions)
-    facts.notes += _notes(events)
+    facts.functions = renamed.rename_functions(functions)
+    facts.moved = _moved_data(facts.functions)
+    facts.notes += _reader_notes(events)
     return facts
 
 
-def _with_donations(compiled: Sequence[Compiled], events: Events) -> Iterator[Compiled]:
+def _add_lost_donations(compiled: Sequence[Compiled], events: Events) -> Iterator[Compiled]:
     """With what was donated and never came to the compiler, because no result can take it."""
     names: dict[tuple[str, int], set[str]] = defaultdict(set)
-    for event in events.of("donates"):
+    for event in events.events_of_kind("donates"):
         names[str(event["defined"][0]), int(event["defined"][1])] |= set(event["arguments"])
     for one in compiled:
         given = names.get((one.function.line.file, one.function.line.line), set())
@@ -94,17 +97,21 @@ def _with_donations(compiled: Sequence[Compiled], events: Events) -> Iterator[Co
         yield one
 
 
-def _notes(events: Events) -> Iterator[str]:
+def _reader_notes(events: Events) -> Iterator[str]:
     """Yield notes for the reader about events that were observed or missed."""
     if events.failed:
         yield f"findings may be missing: shardlint could not observe part of the program: {events.failed[0]}"
-    built = [(math.prod(int(size) for _, size in one["axes"]), one) for one in events.of("mesh") if one.get("of")]
+    built = [
+        (math.prod(int(size) for _, size in one["axes"]), one)
+        for one in events.events_of_kind("mesh")
+        if one.get("of")
+    ]
     if built:
         size, one = max(built, key=lambda each: each[0])
         # Several meshes, and single devices by name, may share the others.
-        size = max(size, *(int(used["count"]) for used in events.of("devices-used")), 0)
+        size = max(size, *(int(used["count"]) for used in events.events_of_kind("devices-used")), 0)
         if size < one["of"] and not one.get("short"):
-            where = seen.line(one["line"])
+            where = seen.make_line(one["line"])
             yield (
                 f"{one['of'] - size} of {one['of']} devices stay idle: the largest mesh, at {where}, uses "
                 f"{size}"
@@ -117,40 +124,40 @@ class _Lines:
     def __init__(self, compiled: Sequence[Compiled], events: Events) -> None:
         self._see: dict[tuple[str, int], dict[tuple[str, Line], None]] = defaultdict(dict)
         self._tests = events.tests
-        for one in events.of("jitted"):
-            self._note(one["defined"], "jitted", seen.line(one["line"]))
+        for one in events.events_of_kind("jitted"):
+            self._note_line(one["defined"], "jitted", seen.make_line(one["line"]))
         self._retyped = {
-            (str(one["defined"][0]), int(one["defined"][1])): seen.first(one["retyped"])
-            for one in events.of("donates") if one.get("retyped")
+            (str(one["defined"][0]), int(one["defined"][1])): seen.first_line(one["retyped"])
+            for one in events.events_of_kind("donates") if one.get("retyped")
         }  # fmt: skip
         self._placed: dict[tuple[str, int], dict[str, Line]] = defaultdict(dict)
         self._made: dict[tuple[str, int], dict[str, Line]] = defaultdict(dict)
         self._decided: dict[tuple[str, int], dict[str, list[Line]]] = defaultdict(dict)
-        for one in events.of("ran"):
+        for one in events.events_of_kind("ran"):
             if one["defined"] and one["lines"]:
-                self._note(one["defined"], "called", seen.first(one["lines"]))
+                self._note_line(one["defined"], "called", seen.first_line(one["lines"]))
                 whole = self._placed[str(one["defined"][0]), int(one["defined"][1])]
                 decided = self._decided[str(one["defined"][0]), int(one["defined"][1])]
                 for leaf in (*one["taken"], *one["given"]):
                     if leaf["decided"]:
-                        decided.setdefault(f"{leaf['name']} ", [seen.line(place) for place in leaf["decided"]])
+                        decided.setdefault(f"{leaf['name']} ", [seen.make_line(place) for place in leaf["decided"]])
                 made = self._made[str(one["defined"][0]), int(one["defined"][1])]
                 for leaf in one["taken"]:
                     if leaf["put"] and leaf["devices"] > 1:
                         # Where one array was placed twice, that it came whole is what is told of it.
                         if leaf["held"] == leaf["bytes"] or f"{leaf['name']} " not in whole:
-                            whole[f"{leaf['name']} "] = seen.first(leaf["put"])
+                            whole[f"{leaf['name']} "] = seen.first_line(leaf["put"])
                     elif leaf["made"] and leaf["held"] == leaf["bytes"]:
-                        made.setdefault(f"{leaf['name']} ", seen.first(leaf["made"]))
+                        made.setdefault(f"{leaf['name']} ", seen.first_line(leaf["made"]))
         for each in compiled:
             if each.function.own and each.function.call.file:
                 place = each.function.line
-                self._note([place.file, place.line], "called", each.function.call)
+                self._note_line([place.file, place.line], "called", each.function.call)
 
-    def _note(self, place: Sequence[Any], word: str, where: Line) -> None:
+    def _note_line(self, place: Sequence[Any], word: str, where: Line) -> None:
         self._see[str(place[0]), int(place[1])][word, replace(where, function="")] = None
 
-    def _decided_by(self, found: Found, places: Sequence[Line]) -> list[tuple[str, Line]]:
+    def _deciding_lines(self, found: Found, places: Sequence[Line]) -> list[tuple[str, Line]]:
         """The lines that made the shardings of the arrays of a finding, at most two ways of them."""
         decided: dict[str, list[Line]] = {}
         for place in places:
@@ -162,7 +169,7 @@ class _Lines:
         }
         return [("its sharding", line) for lines in [*ways][:2] for line in lines]
 
-    def added(self, found: Found) -> Found:
+    def add_lines(self, found: Found) -> Found:
         """A finding with these lines."""
         known = [
             one
@@ -176,10 +183,10 @@ class _Lines:
                 whole.update(self._placed.get((place.file, place.line), {}))
             lines = (line for leaf, line in whole.items() if any(one.startswith(leaf) for one in found.arrays))
             known = [*dict.fromkeys(("placed", replace(line, function="")) for line in lines)][:2] + known
-            known = self._decided_by(found, places) + known
+            known = self._deciding_lines(found, places) + known
             if found.kind == "replicated":
-                found = self._where_made(found, {word for word, _ in known})
-        known = [(word, keyword(line, found.kind) if word == "jitted" else line) for word, line in known]
+                found = self._move_to_making_call(found, {word for word, _ in known})
+        known = [(word, keyword_line(line, found.kind) if word == "jitted" else line) for word, line in known]
         tests = self._tests.get((found.line.file, found.line.line), ())
         retyped = self._retyped.get((found.line.file, found.line.line))
         if found.kind == "donation" and retyped is not None:
@@ -194,7 +201,7 @@ class _Lines:
         return replace(found, see=tuple(see.values()), tests=tuple(tests))
 
 
-    def _where_made(self, found: Found, known: Collection[str]) -> Found:
+    def _move_to_making_call(self, found: Found, known: Collection[str]) -> Found:
         """A finding about arguments that another call gave whole, at that call: there it can be mended. Where something
         placed them or decided how they lie, and no call gave them all so, those lines are told of anyway.
         """
@@ -211,35 +218,40 @@ class _Lines:
 _CAUSES = {"discarded": 0, "no-effect": 0, "swallowed": 0, "too-late": 0, "overwritten": 0, "warning": 2}
 
 
-def _all(
+def _all_findings(
     compiled: Sequence[Compiled], functions: Sequence[list[Compiled]], large: int, events: Events
 ) -> list[Found]:
     run = Run(compiled, large)
-    made = {(str(one["defined"][0]), int(one["defined"][1])): int(one["times"]) for one in events.of("jitted-times")}
+    made = {
+        (str(one["defined"][0]), int(one["defined"][1])): int(one["times"])
+        for one in events.events_of_kind("jitted-times")
+    }
     found: list[Found] = []
     for each in functions:
-        found += rules.rematerialised(each, run)
+        found += rules.find_rematerialised(each, run)
         found += rules.gathered_by_constraint(each, run)
         if each[0].function.own:
-            found += rules.donated(each, run)
-            found += rules.donated_beside(each, run)
-            found += rules.replicated(each, run)
+            found += rules.find_unused_donations(each, run)
+            found += rules.find_missing_donations(each, run)
+            found += rules.find_replicated(each, run)
             told_whole = {(one.line, name) for one in found if one.kind == "replicated" for name in one.arrays}
             found += (
-                one for one in left_whole(each, run) if not {(one.line, name) for name in one.arrays} <= told_whole
+                one
+                for one in find_arrays_left_replicated(each, run)
+                if not {(one.line, name) for name in one.arrays} <= told_whole
             )
-            found += layouts.layouts(each, run)
+            found += layouts.find_layout_mistakes(each, run)
             place = each[0].function.line
-            found += recompiled(each, run, made.get((place.file, place.line), 0))
-    found += placement.nothing_split(run)
-    found += placement.unused_axes(run)
+            found += find_recompilations(each, run, made.get((place.file, place.line), 0))
+    found += placement.find_nothing_split(run)
+    found += placement.find_unused_axes(run)
     found += placement.used_in_part(functions, run)
-    found += placement.from_one_device(functions, run, devices.numpys(events))
-    found += placement.on_one_device(functions, run)
-    whole = list(batches.batch_whole(events, compiled, large))
+    found += placement.find_made_on_one_device(functions, run, devices.arguments_from_host(events))
+    found += placement.find_single_device_functions(functions, run)
+    whole = list(batches.find_replicated_batches(events, compiled, large))
     kinds = ("replicated", "unused-axis", "one-device", "gathered")
     told = {one.function for one in (*found, *whole) if one.kind in kinds}
-    repeated = [*idle(functions, run, events, told)]
+    repeated = [*find_idle_devices(functions, run, events, told)]
     repeated += find_lost_splits(functions, {*told, *(one.function for one in repeated)})
     whole += repeated
     # What moves in a function whose devices repeat work is the compiler's attempt to divide that.
@@ -247,90 +259,97 @@ def _all(
     found = [one for one in found if one.kind != "exchanged" or one.function not in repeating]
     whole += batches.last_batch_whole(events)
     told |= {one.function for one in whole}
-    whole += carried.carried(functions, run, events, told)
-    codes = {(one.line.file, one.line.line): one.code for one in devices.left_behind(events, large, set())}
-    looped = [*taken.scanned(events, large)]
-    found = [one for one in found if not _same_loop(one, looped)]
-    laid = {(str(place[0]), int(place[1])) for one in events.of("laid-out") for place in one["lines"]}
+    whole += carried.find_carried_whole(functions, run, events, told)
+    codes = {(one.line.file, one.line.line): one.code for one in devices.find_left_on_one_device(events, large, set())}
+    looped = [*taken.find_sharded_scans(events, large)]
+    found = [one for one in found if not _is_finding_of_same_loop(one, looped)]
+    laid = {(str(place[0]), int(place[1])) for one in events.events_of_kind("laid-out") for place in one["lines"]}
     # That what is computed is laid out otherwise is asked for there; that an argument comes otherwise is not.
     found = [
         one
         for one in found
         if one.kind != "exchanged" or one.arrays or (one.line.file, one.line.line) not in laid
     ]
-    brought = [*devices.through_host(events, large)]
-    takers = {place for one in brought for place in _see(one)}
+    brought = [*devices.find_host_round_trips(events, large)]
+    takers = {place for one in brought for place in _places_of_finding(one)}
     found = [one for one in found if one.kind != "one-device" or (one.line.file, one.line.line) not in takers]
     whole += brought
-    constants = [*captured.captured(events, large)]
+    constants = [*captured.find_captured(events, large)]
     # What would be split is no argument.
-    closing = {place for one in constants for place in _see(one)}
+    closing = {place for one in constants for place in _places_of_finding(one)}
     found = [one for one in found if one.kind != "replicated" or (one.line.file, one.line.line) not in closing]
     whole += constants
     at = {(one.line.file, one.line.line) for one in (*found, *whole)}
-    whole += (one for one in fetched.fetched(events, large) if (one.line.file, one.line.line) not in at)
+    whole += (one for one in fetched.find_fetched_state(events, large) if (one.line.file, one.line.line) not in at)
     told |= {one.function for one in whole}
     whole += (
         one for one in beside.part_of_batch_whole(events, compiled, large) if one.function not in told
     )
     found = [replace(one, code=one.code or codes.get((one.line.file, one.line.line), "")) for one in found]
-    return [*found, *whole, *_seen(found, compiled, events, large, looped)]
+    return [*found, *whole, *_findings_from_events(found, compiled, events, large, looped)]
 
 
-def _same_loop(found: Found, looped: Sequence[Found]) -> bool:
+def _is_finding_of_same_loop(found: Found, looped: Sequence[Found]) -> bool:
     """Return whether the compiler's result for a scan over a sharded dimension is also reported by the scan's
     arguments.
     """
     names = {text.partition(" ")[0] for text in found.arrays}
     return any(
-        (found.kind == "scanned" and _see(found) & _see(one))
+        (found.kind == "scanned" and _places_of_finding(found) & _places_of_finding(one))
         or (found.kind == "gathered" and names and names <= {text.partition(" ")[0] for text in one.arrays})
         for one in looped
     )
 
 
-def _see(found: Found) -> set[tuple[str, int]]:
+def _places_of_finding(found: Found) -> set[tuple[str, int]]:
     return {(line.file, line.line) for line in (found.line, *(line for _, line in found.see))}
 
 
-def _seen(
+def _findings_from_events(
     found: Sequence[Found], compiled: Sequence[Compiled], events: Events, large: int, looped: Sequence[Found]
 ) -> Iterator[Found]:
     """Yield the findings from observed events (`looped` are those about scans), without those that the compiler's
     dumps have given.
     """
     requests_made = [
-        *requests.discarded(events), *requests.without_effect(events, large), *requests.swallowed(events),
-        *requests.flags(events), *requests.asked(events), *requests.drawn_whole(events), *requests.filled_alike(events),
-        *requests.filled_apart(events), *requests.undone(events, large), *requests.short(events, large),
+        *requests.find_discarded_placements(events), *requests.find_ineffective_constraints(events, large),
+        *requests.find_swallowed_errors(events),
+        *requests.find_late_flags(events), *requests.find_ignored_requests(events),
+        *requests.find_replicated_draws(events), *requests.find_equal_parts(events),
+        *requests.find_unequal_copies(events), *requests.find_undone_placements(events, large),
+        *requests.find_short_constraints(events, large),
     ]  # fmt: skip
     yield from requests_made
-    yield from requests.warnings(events, {one.function for one in found if one.kind == "donation"})
-    yield from regions.manual(events)
-    yield from regions.rows_taken(events, large)
-    yield from alone.alone(events)
-    yield from padded.padded(events)
-    yield from devices.spelled(events)
-    yield from names.logical(events)
+    yield from requests.find_jax_warnings(events, {one.function for one in found if one.kind == "donation"})
+    yield from regions.find_region_mistakes(events)
+    yield from regions.find_row_copies(events, large)
+    yield from alone.find_deviations(events)
+    yield from padded.find_padding_mistakes(events)
+    yield from devices.find_respelled_shardings(events)
+    yield from names.find_logical_names(events)
     yield from looped
-    yield from taken.shuffled(events, large)
-    yield from taken.made_whole(events, large, {one.line for one in found})
-    yield from taken.donated_inside(events, large)
-    yield from taken.donated_by_keyword(events, large)
-    yield from promised.promised(events, large)
-    yield from devices.meshes(events)
-    behind = [*devices.left_behind(events, large, {one.function for one in found if one.kind == "one-device"})]
+    yield from taken.find_sharded_shuffles(events, large)
+    yield from taken.find_replicating_constraints(events, large, {one.line for one in found})
+    yield from taken.find_inner_donations(events, large)
+    yield from taken.find_donations_by_keyword(events, large)
+    yield from promised.find_broken_promises(events, large)
+    yield from devices.find_mesh_mistakes(events)
+    behind = [
+        *devices.find_left_on_one_device(
+            events, large, {one.function for one in found if one.kind == "one-device"}
+        )
+    ]
     yield from behind
     places = {(one.line.file, one.line.line) for one in (*found, *requests_made, *behind)}
-    yield from beside.unplaced_beside(events, compiled, large, places)
+    yield from beside.find_unplaced_subtrees(events, compiled, large, places)
     # Where a placement is known to have come to nothing, that its array stayed on one device says no more.
     if not any(
         one.kind in ("discarded", "no-effect", "swallowed", "one-device") for one in (*requests_made, *found)
     ):
-        yield from devices.mesh_unused(events, large)
+        yield from devices.find_unused_mesh(events, large)
 
 
-def _moved(functions: Iterable[Sequence[Compiled]]) -> list[Moved]:
+def _moved_data(functions: Iterable[Sequence[Compiled]]) -> list[Moved]:
     """Return the data moved by each line, the largest first. Of a function compiled several times, take the
     compilation that moves most.
     """
@@ -348,7 +367,7 @@ def _moved(functions: Iterable[Sequence[Compiled]]) -> list[Moved]:
                     kind,
                     axes,
                     group,
-                    sum(part.moved for part in parts),
+                    sum(part.moved_bytes for part in parts),
                     tuple(dict.fromkeys(part.trips for part in parts)),
                     tuple(dict.fromkeys(part.array for part in parts)),
                     tuple(dict.fromkeys(part.of for part in parts if part.of)),

@@ -72,18 +72,18 @@ class Facts:
     """How many findings were left out because what they are about is small."""
 
     @property
-    def meshes(self) -> list[dict[str, int]]:
+    def distinct_meshes(self) -> list[dict[str, int]]:
         """The meshes programs were partitioned for, each once."""
         seen = {tuple(one.program.mesh.items()): None for each in self.functions for one in each}
         return [dict(mesh) for mesh in seen if mesh]
 
     @property
-    def devices(self) -> int:
+    def device_count(self) -> int:
         """The most devices a function ran on."""
-        return max((self.observed, *(one.devices for each in self.functions for one in each)))
+        return max((self.observed, *(one.device_count for each in self.functions for one in each)))
 
 
-def texts(leaves: Iterable[Array]) -> tuple[str, ...]:
+def describe_leaves(leaves: Iterable[Array]) -> tuple[str, ...]:
     """Leaves as findings name them, each once."""
     return tuple(dict.fromkeys(f"{leaf.where} {leaf.array}" for leaf in leaves))
 
@@ -98,11 +98,11 @@ def count_text(leaves: Sequence[Array]) -> str:
     return "1 array" if len(leaves) == 1 else f"{len(leaves)} arrays"
 
 
-def held(leaves: Iterable[Array]) -> int:
+def bytes_per_device(leaves: Iterable[Array]) -> int:
     """Bytes one device holds of them."""
     return sum(leaf.bytes for leaf in leaves)
 
 
-def whole(leaves: Iterable[Array]) -> int:
+def bytes_when_whole(leaves: Iterable[Array]) -> int:
     """Bytes of them when whole."""
     return sum(leaf.bytes_whole for leaf in leaves)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from shardlint.run.rematerialised import by_device, groups
+from shardlint.run.rematerialised import format_groups, is_offset_by_device
 from shardlint.verify.facts import Line
 from shardlint.verify.inside.hlo import shapes
 from shardlint.verify.inside.hlo.axes import Axes
@@ -18,46 +18,46 @@ from shardlint.verify.inside.hlo.module import Instruction, Module
 _CARRY = frozenset(("copy", "bitcast", "reshape", "transpose", "convert"))
 
 
-def forced(module: Module, lines: Lines, mesh: Mapping[str, int]) -> Iterator[tuple[str, Line, int]]:
+def find_forced_gathers(module: Module, lines: Lines, mesh: Mapping[str, int]) -> Iterator[tuple[str, Line, int]]:
     """Each such array: its type, shape and the axes, the line of the constraint, and its bytes when gathered."""
     axes = Axes(mesh)
     for computation in module.computations.values():
         for one in computation:
             if one.opcode != "all-gather":
                 continue
-            constraint, last = _constraint(one)
+            constraint, last = _find_constraint(one)
             if constraint is None:
                 continue
-            users = last.computation.users.get(last.name, [])
-            cuts = [user for user in users if user.opcode == "dynamic-slice" and by_device(user)]
+            users = last.computation.users_by_name.get(last.name, [])
+            cuts = [user for user in users if user.opcode == "dynamic-slice" and is_offset_by_device(user)]
             # A gradient that comes by rows and is wanted by columns goes that way: the constraint leaves nothing out.
             back = "transpose(" in one.op_name
-            if not cuts or (back and not any(_along(one, user) for user in cuts)):
+            if not cuts or (back and not any(_is_sliced_along_gather(one, user) for user in cuts)):
                 continue
-            own, inner = lines.of(constraint)
-            names, _ = axes.of_groups(groups(one))
-            shape = shapes.arrays(one.shape)[0]
+            own, inner = lines.lines_of_instruction(constraint)
+            names, _ = axes.axes_of_groups(format_groups(one))
+            shape = shapes.parse_arrays(one.shape)[0]
             text = (
                 f"{shape}, replicated along {' and '.join(map(repr, names))}" if names else f"{shape} whole"
             )
-            yield text, own or inner or Line(), shape.bytes
+            yield text, own or inner or Line(), shape.byte_count
 
 
-def _along(gather: Instruction, cut: Instruction) -> bool:
+def _is_sliced_along_gather(gather: Instruction, cut: Instruction) -> bool:
     """Return whether an array is sliced along a dimension that it was gathered along."""
-    whole, part = shapes.arrays(gather.shape)[0].dims, shapes.arrays(cut.shape)[0].dims
+    whole, part = shapes.parse_arrays(gather.shape)[0].dims, shapes.parse_arrays(cut.shape)[0].dims
     if len(whole) != len(part):
         return True
-    return any(at < len(whole) and whole[at] != part[at] for at in gather.integers("dimensions"))
+    return any(at < len(whole) and whole[at] != part[at] for at in gather.attribute_integers("dimensions"))
 
 
-def _constraint(gather: Instruction) -> tuple[Instruction | None, Instruction]:
+def _find_constraint(gather: Instruction) -> tuple[Instruction | None, Instruction]:
     """The constraint that a gathered array goes to by itself, if any, and the last before it is used."""
     one, found = gather, None
     for _ in range(8):
         if "sharding_constraint" in one.op_name:
             found = one
-        users = one.computation.users.get(one.name, [])
+        users = one.computation.users_by_name.get(one.name, [])
         if len(users) != 1 or users[0].opcode not in _CARRY:
             break
         one = users[0]

@@ -7,11 +7,22 @@ from itertools import pairwise
 
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found, Moved
-from shardlint.run.recompiled import changed
-from shardlint.run.report import Report, command_text, over_text, tests_text, trips_text
-from shardlint.verify.html.page import Cell, Column, Html, code, count, document, element, size, status, table
+from shardlint.run.recompiled import describe_changes
+from shardlint.run.report import Report, command_text, format_trip_count, over_text, tests_text
+from shardlint.verify.html.page import (
+    Cell,
+    Column,
+    Html,
+    number_cell,
+    render_code,
+    render_document,
+    render_element,
+    render_status,
+    render_table,
+    size_cell,
+)
 from shardlint.verify.html.program import program_view
-from shardlint.verify.html.source import Costs, line_id, listing
+from shardlint.verify.html.source import Costs, line_id, render_listing
 from shardlint.verify.lines import Lines
 
 _FUNCTIONS = 30
@@ -25,46 +36,46 @@ def html_report(report: Report, version: str) -> str:
     sources = Lines(report.root)
     found = len(facts.found)
     words = f"{found or 'no'} finding{'' if found == 1 else 's'}"
-    verdict = element("p", status("fail") if found else None, f" {words}")
+    verdict = render_element("p", render_status("fail") if found else None, f" {words}")
     body = [
-        element(
+        render_element(
             "section",
-            element("p", code(command_text(report.command))),
-            element("p", f"{report.summary()}; the program exited with {report.ended.code}."),
-            *(element("p", f"note: {note}", class_="quiet") for note in (*report.ended.notes, *facts.notes)),
+            render_element("p", render_code(command_text(report.command))),
+            render_element("p", f"{report.summary_line()}; the program exited with {report.ended.code}."),
+            *(render_element("p", f"note: {note}", class_="quiet") for note in (*report.ended.notes, *facts.notes)),
         ),
-        _found(report),
-        _moved(report, sources),
-        _functions(report),
+        _findings_section(report),
+        _moves_section(report, sources),
+        _functions_section(report),
         *(
-            _program(index, each, sources)
-            for index, each in enumerate([each for each in facts.functions if _shown(each)][:_FUNCTIONS])
+            _function_section(index, each, sources)
+            for index, each in enumerate([each for each in facts.functions if _is_shown(each)][:_FUNCTIONS])
         ),
     ]
     footer = f"shardlint {version}; arrays of less than {report.large:,} bytes are not reported."
-    return document("shardlint run", body, verdict=verdict, footer=footer)
+    return render_document("shardlint run", body, verdict=verdict, footer=footer)
 
 
-def _shown(each: Sequence[Compiled]) -> bool:
-    return each[0].function.own and any(one.devices > 1 for one in each)
+def _is_shown(each: Sequence[Compiled]) -> bool:
+    return each[0].function.own and any(one.device_count > 1 for one in each)
 
 
-def _found(report: Report) -> Html | None:
+def _findings_section(report: Report) -> Html | None:
     rows = [
         [
-            Cell(code(report.place(found.line))),
+            Cell(render_code(report.format_place(found.line))),
             Cell(found.function),
             Cell(f"{found.kind} ({found.code})" if found.code else found.kind),
             Cell(
                 [
-                    element("p", found.message),
-                    *(element("p", text, class_="quiet") for text in _shortened(found.arrays)),
-                    element("p", f"Instead: {found.advice}.") if found.advice else None,
-                    element("p", f"See {_places(found, report)}.", class_="quiet") if found.see else None,
-                    element("p", f"In {tests_text(found)}.", class_="quiet") if found.tests else None,
+                    render_element("p", found.message),
+                    *(render_element("p", text, class_="quiet") for text in _shorten_arrays(found.arrays)),
+                    render_element("p", f"Instead: {found.advice}.") if found.advice else None,
+                    render_element("p", f"See {_format_places(found, report)}.", class_="quiet") if found.see else None,
+                    render_element("p", f"In {tests_text(found)}.", class_="quiet") if found.tests else None,
                 ]
             ),
-            size(found.bytes),
+            size_cell(found.bytes),
         ]
         for found in report.facts.found
     ]
@@ -77,27 +88,29 @@ def _found(report: Report) -> Html | None:
         Column("What"),
         Column("Bytes", number=True),
     ]
-    return element("section", element("h2", "Found"), table(columns, rows, caption="Findings", sorted_by=4))
+    return render_element(
+        "section", render_element("h2", "Found"), render_table(columns, rows, caption="Findings", sorted_by=4)
+    )
 
 
-def _shortened(arrays: Sequence[str]) -> list[str]:
+def _shorten_arrays(arrays: Sequence[str]) -> list[str]:
     more = len(arrays) - _ARRAYS
     return [*arrays[:_ARRAYS], *([f"... and {more} more"] if more > 0 else [])]
 
 
-def _places(found: Found, report: Report) -> str:
-    return ", ".join(f"{report.place(line)} ({word})" for word, line in found.see)
+def _format_places(found: Found, report: Report) -> str:
+    return ", ".join(f"{report.format_place(line)} ({word})" for word, line in found.see)
 
 
-def _moved(report: Report, sources: Lines) -> Html | None:
+def _moves_section(report: Report, sources: Lines) -> Html | None:
     moved = report.facts.moved
     if not moved:
         return None
     costs = Costs()
     for one in moved:
-        costs.add(one.line, f"{one.kind} {over_text(one)}{trips_text(one)} ({one.function})", one.bytes)
+        costs.add_cost(one.line, f"{one.kind} {over_text(one)}{format_trip_count(one)} ({one.function})", one.bytes)
     for found in report.facts.found:
-        costs.add(found.line, f"{found.kind} in {found.function}")
+        costs.add_cost(found.line, f"{found.kind} in {found.function}")
     columns = [
         Column("Line"),
         Column("Function"),
@@ -106,47 +119,47 @@ def _moved(report: Report, sources: Lines) -> Html | None:
         Column("Arrays"),
         Column("Moved", number=True, help="bytes per device in one call"),
     ]
-    return element(
+    return render_element(
         "section",
-        element("h2", "Bytes moved in one call"),
-        table(
+        render_element("h2", "Bytes moved in one call"),
+        render_table(
             columns,
             [_moved_row(one, report) for one in moved[:_ROWS]],
             caption="Bytes per device, by line",
             sorted_by=5,
             long=len(moved) > 20,
         ),
-        listing(costs, sources, "run"),
+        render_listing(costs, sources, "run"),
     )
 
 
 def _moved_row(one: Moved, report: Report) -> list[Cell]:
-    place = code(report.place(one.line))
-    linked = element("a", place, href=f"#{line_id('run', one.line)}") if one.line.file else place
+    place = render_code(report.format_place(one.line))
+    linked = render_element("a", place, href=f"#{line_id('run', one.line)}") if one.line.file else place
     return [
         Cell(linked),
         Cell(one.function),
         Cell(one.kind),
-        Cell(f"{over_text(one).removeprefix('over ')}{trips_text(one)}"),
+        Cell(f"{over_text(one).removeprefix('over ')}{format_trip_count(one)}"),
         Cell(", ".join((*one.of, *one.arrays)[:4])),
-        size(one.bytes),
+        size_cell(one.bytes),
     ]
 
 
-def _functions(report: Report) -> Html | None:
+def _functions_section(report: Report) -> Html | None:
     rows = []
     for each in report.facts.functions:
         largest = max(each, key=lambda one: sum(leaf.bytes for leaf in one.arguments))
-        what = [text for before, after in pairwise(each) for text in changed(before, after)]
+        what = [text for before, after in pairwise(each) for text in describe_changes(before, after)]
         rows.append(
             [
-                Cell(code(report.place(each[0].function.line))),
+                Cell(render_code(report.format_place(each[0].function.line))),
                 Cell(each[0].function.name),
-                count(max(one.devices for one in each)),
-                count(len(each)),
+                number_cell(max(one.device_count for one in each)),
+                number_cell(len(each)),
                 Cell(f"{(seconds := sum(one.seconds for one in each)):.2f} s", seconds),
-                size(sum(leaf.bytes for leaf in largest.arguments)),
-                size(sum(leaf.bytes for leaf in largest.results)),
+                size_cell(sum(leaf.bytes for leaf in largest.arguments)),
+                size_cell(sum(leaf.bytes for leaf in largest.results)),
                 Cell("; ".join(dict.fromkeys(what[:4]))),
             ]
         )
@@ -162,35 +175,35 @@ def _functions(report: Report) -> Html | None:
         Column("Results", number=True, help="bytes per device"),
         Column("Changed between compilations"),
     ]
-    return element(
+    return render_element(
         "section",
-        element("h2", "Functions"),
-        table(columns, rows, caption="Compiled programs", long=len(rows) > 20),
+        render_element("h2", "Functions"),
+        render_table(columns, rows, caption="Compiled programs", long=len(rows) > 20),
     )
 
 
-def _program(index: int, each: Sequence[Compiled], sources: Lines) -> Html:
+def _function_section(index: int, each: Sequence[Compiled], sources: Lines) -> Html:
     """The arrays of a function, and how they lie: of its largest compilation."""
     one = max(
-        (one for one in each if one.devices > 1), key=lambda one: sum(leaf.bytes for leaf in one.arguments)
+        (one for one in each if one.device_count > 1), key=lambda one: sum(leaf.bytes for leaf in one.arguments)
     )
-    return element(
+    return render_element(
         "details",
-        element("summary", f"{one.function.name}, on {one.devices} devices"),
-        program_view(one.program, [], f"f{index}", sources) if one.program.mesh else _arrays(one),
+        render_element("summary", f"{one.function.name}, on {one.device_count} devices"),
+        program_view(one.program, [], f"f{index}", sources) if one.program.mesh else _arrays_section(one),
         class_="part",
     )
 
 
-def _arrays(one: Compiled) -> Html:
+def _arrays_section(one: Compiled) -> Html:
     """Arrays alone, where the dump does not say what mesh they lie on."""
     rows = [
         [
-            Cell(code(leaf.where)),
-            Cell(code(leaf.array)),
+            Cell(render_code(leaf.where)),
+            Cell(render_code(leaf.array)),
             Cell(leaf.spec),
-            size(leaf.bytes),
-            count(leaf.copies),
+            size_cell(leaf.bytes),
+            number_cell(leaf.copies),
         ]
         for leaf in one.program.arrays
     ]
@@ -201,4 +214,4 @@ def _arrays(one: Compiled) -> Html:
         Column("A device holds", number=True),
         Column("Copies", number=True),
     ]
-    return table(columns, rows, caption="Arguments and results", long=len(rows) > 20)
+    return render_table(columns, rows, caption="Arguments and results", long=len(rows) > 20)

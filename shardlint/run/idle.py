@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found, whole
-from shardlint.run.observed.events import Events, array, first, line
-from shardlint.run.rules import different
+from shardlint.run.findings import Found, bytes_when_whole
+from shardlint.run.observed.events import Events, first_line, format_array, make_line
+from shardlint.run.rules import distinct_compilations
 from shardlint.run.run import DATA, Run, is_state
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.verify.facts import Array, Line
 
 _WORK = 2**16
@@ -26,22 +26,24 @@ _REPEATED = 1.3
 """How many times what is needed the devices multiply, for a word."""
 _DIVIDED = 0.9
 """The least part of the devices of a batch that its work is divided among."""
-_COPIES = regex(r"(?i)(replica|data|dp|ddp|batch)(_|s?\b|\d)")
+_COPIES = compile_lazily(r"(?i)(replica|data|dp|ddp|batch)(_|s?\b|\d)")
 """What an axis is called along which whole models are copied."""
 
 
-def idle(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, told: set[str]) -> Iterator[Found]:
+def find_idle_devices(
+    functions: Sequence[Sequence[Compiled]], run: Run, events: Events, told: set[str]
+) -> Iterator[Found]:
     """Functions whose devices do the same; those of `told` are known to already."""
-    ran = [one for one in events.of("ran") if one["lines"]]
+    ran = [one for one in events.events_of_kind("ran") if one["lines"]]
     least = max(_WORK, max((one["work"] for one in ran), default=0) // _PART)
-    made = {array(leaf) for one in ran for leaf in one["given"]}
-    used = _used(run)
+    made = {format_array(leaf) for one in ran for leaf in one["given"]}
+    used = _used_axes(run)
     seen = set()
     for one in ran:
         if one["work"] < least or one["name"] in told or one["devices"] < 2:
             continue
-        place = first(one["lines"])
-        found = _in_regions(one, made) or _in_products(one, functions, made, used)
+        place = first_line(one["lines"])
+        found = _find_idle_in_regions(one, made) or _find_idle_in_products(one, functions, made, used)
         if found is not None and place not in seen:
             seen.add(place)
             yield found
@@ -51,7 +53,7 @@ def find_lost_splits(functions: Sequence[Sequence[Compiled]], told: set[str]) ->
     """Functions that divide their work among fewer devices than their batch: on the way it lost its sharding."""
     least = max(_WORK, max((one.work.needed for each in functions for one in each), default=0) // _PART)
     for each in functions:
-        for one in different(each):
+        for one in distinct_compilations(each):
             if one.function.name not in told and one.work.needed >= least:
                 found = _find_lost_split(one)
                 if found is not None:
@@ -75,25 +77,25 @@ def _find_lost_split(one: Compiled) -> Found | None:
         tuple(f"{leaf.where} {leaf.array} {leaf.spec}" for leaf in batch[:6]),
         f"keep {axes} in the sharding of values computed from {largest.where}: constrain them with "
         "jax.lax.with_sharding_constraint where they are reshaped or placed again",
-        whole(batch), see=(("defined", one.function.line),),
+        bytes_when_whole(batch), see=(("defined", one.function.line),),
     )  # fmt: skip
 
 
-def _used(run: Run) -> Mapping[tuple[tuple[str, int], ...], set[str]]:
+def _used_axes(run: Run) -> Mapping[tuple[tuple[str, int], ...], set[str]]:
     """The axes of each mesh that something is split over, anywhere in the program."""
     found: dict[tuple[tuple[str, int], ...], set[str]] = defaultdict(set)
     for one in run.spread:
-        found[tuple(one.program.mesh.items())] |= _axes_of(one)
+        found[tuple(one.program.mesh.items())] |= _used_axes_of(one)
     return found
 
 
-def _axes_of(one: Compiled) -> set[str]:
+def _used_axes_of(one: Compiled) -> set[str]:
     """The axes that something of a program is split over, or sent along."""
     names = {name for leaf in one.program.arrays for axes in leaf.axes or () for name in axes}
     return names.union(name for moved in one.program.collectives for name in moved.axes)
 
 
-def _in_products(
+def _find_idle_in_products(
     one: dict[str, Any], functions: Sequence[Sequence[Compiled]], made: set[str], used: Mapping[Any, set[str]]
 ) -> Found | None:
     """Of what the compiler partitioned: the axes that split none of its products."""
@@ -103,8 +105,8 @@ def _in_products(
     for each in functions:
         if each[0].function.line.file != file or each[0].function.line.line != number:
             continue
-        for compiled in different(each):
-            found = _along_weights(one, compiled, made) or _find_repeated_work(one, compiled, made, used)
+        for compiled in distinct_compilations(each):
+            found = _find_split_by_weights(one, compiled, made) or _find_repeated_work(one, compiled, made, used)
             if found is not None:
                 return found
     return None
@@ -125,9 +127,9 @@ def _find_repeated_work(
     if copies**2 < compiled.partitions and not used[tuple(mesh.items())] & set(free) and not for_rows:
         return None
     names = _rows_of_batch(compiled, free)
-    names = names or {leaf.where for leaf in compiled.arguments if _whole(leaf, compiled, copies)}
-    leaves = [leaf for leaf in one["taken"] if leaf["name"] in names and array(leaf) not in made]
-    return _found(one, leaves, free, False) if leaves else None
+    names = names or {leaf.where for leaf in compiled.arguments if _is_replicated_batch(leaf, compiled, copies)}
+    leaves = [leaf for leaf in one["taken"] if leaf["name"] in names and format_array(leaf) not in made]
+    return _make_finding(one, leaves, free, False) if leaves else None
 
 
 def _rows_of_batch(compiled: Compiled, free: Mapping[str, int]) -> set[str]:
@@ -149,17 +151,29 @@ def _rows_of_batch(compiled: Compiled, free: Mapping[str, int]) -> set[str]:
     return {leaf.where for leaf in rest}
 
 
-def _along_weights(one: dict[str, Any], compiled: Compiled, made: set[str]) -> Found | None:
+def _find_split_by_weights(one: dict[str, Any], compiled: Compiled, made: set[str]) -> Found | None:
     """A training step whose work is split along the weights alone, even over an axis that its name gives the batch."""
     axes = {name: size for name, size in compiled.program.mesh.items() if size > 1 and DATA.match(name)}
-    if not compiled.weights_only or not axes or not any(is_state(leaf, compiled) for leaf in compiled.arguments):
+    if (
+        not compiled.is_split_by_weights_only
+        or not axes
+        or not any(is_state(leaf, compiled) for leaf in compiled.arguments)
+    ):
         return None
-    whole = {leaf.where for leaf in compiled.arguments if _whole(leaf, compiled, math.prod(axes.values()))}
-    leaves = [leaf for leaf in one["taken"] if leaf["name"] in whole and array(leaf) not in made]
-    return _found(one, leaves, axes, False, batch=True) if leaves else _gathered_batch(one, compiled, axes, made)
+    whole = {
+        leaf.where
+        for leaf in compiled.arguments
+        if _is_replicated_batch(leaf, compiled, math.prod(axes.values()))
+    }
+    leaves = [leaf for leaf in one["taken"] if leaf["name"] in whole and format_array(leaf) not in made]
+    return (
+        _make_finding(one, leaves, axes, False, batch=True)
+        if leaves
+        else _find_gathered_batch(one, compiled, axes, made)
+    )
 
 
-def _gathered_batch(
+def _find_gathered_batch(
     one: dict[str, Any], compiled: Compiled, axes: Mapping[str, int], made: set[str]
 ) -> Found | None:
     """A batch that comes split, of which every device works on all rows: what is made of it is gathered first."""
@@ -169,7 +183,7 @@ def _gathered_batch(
         if leaf.axes and set(leaf.axes[0]) & set(axes) and leaf.bytes_whole >= _LEAST and not is_state(leaf, compiled)
     }
     state = {leaf.where for leaf in compiled.arguments if is_state(leaf, compiled)}
-    leaves = [leaf for leaf in one["taken"] if leaf["name"] in split and array(leaf) not in made]
+    leaves = [leaf for leaf in one["taken"] if leaf["name"] in split and format_array(leaf) not in made]
     names = {name for leaf in leaves for name in split[leaf["name"]]} & set(axes)
     moved = [
         each
@@ -187,16 +201,17 @@ def _gathered_batch(
     axis = " and ".join(map(repr, sorted(names)))
     return Found(
         "gathered", one["name"], moved[0].line,
-        f"each device works on all rows: {largest['name']} {array(largest)}, sharded over {axis}, is gathered "
+        f"each device works on all rows: {largest['name']} {format_array(largest)}, sharded over {axis}, is gathered "
         f"here, and {one['name']} shards only its weights",
-        tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
+        tuple(f"{leaf['name']} {format_array(leaf)}" for leaf in leaves[:6]),
         f"keep {axis} in the sharding of values computed from the batch, with jax.lax.with_sharding_constraint "
         "or out_sharding",
-        sum(leaf["bytes"] for leaf in leaves), see=(("called", first(one["lines"])), ("defined", line(one["defined"]))),
+        sum(leaf["bytes"] for leaf in leaves), see=(("called", first_line(one["lines"])), ("defined",
+        make_line(one["defined"]))),
     )  # fmt: skip
 
 
-def _whole(leaf: Array, one: Compiled, copies: int) -> bool:
+def _is_replicated_batch(leaf: Array, one: Compiled, copies: int) -> bool:
     """Return whether an argument could be sharded among the devices that do the same work, and is replicated. State
     may be.
     """
@@ -206,7 +221,7 @@ def _whole(leaf: Array, one: Compiled, copies: int) -> bool:
     )  # fmt: skip
 
 
-def _in_regions(one: dict[str, Any], made: set[str]) -> Found | None:
+def _find_idle_in_regions(one: dict[str, Any], made: set[str]) -> Found | None:
     """Of manual regions: the axes along which what they multiply does not differ."""
     facts = one.get("idle") or {}
     if not facts:
@@ -215,13 +230,16 @@ def _in_regions(one: dict[str, Any], made: set[str]) -> Found | None:
     leaves = [
         leaf
         for leaf in one["taken"]
-        if leaf["shape"] and leaf["shape"][0] % copies == 0 and array(leaf) not in made and leaf["bytes"] >= _LEAST
+        if leaf["shape"]
+        and leaf["shape"][0] % copies == 0
+        and format_array(leaf) not in made
+        and leaf["bytes"] >= _LEAST
         and (facts["pmap"] or leaf["devices"] < 2 or leaf["held"] == leaf["bytes"])
     ]
-    return _found(one, leaves, facts["axes"], facts["pmap"]) if leaves and copies**2 >= one["devices"] else None
+    return _make_finding(one, leaves, facts["axes"], facts["pmap"]) if leaves and copies**2 >= one["devices"] else None
 
 
-def _found(
+def _make_finding(
     one: dict[str, Any], leaves: list[dict[str, Any]], free: Mapping[str, int], pmap: bool, batch: bool = False
 ) -> Found:
     leaves = sorted(leaves, key=lambda leaf: -leaf["bytes"])[:6]
@@ -229,10 +247,10 @@ def _found(
     name = repr(next(iter(free))) if len(free) == 1 else str(tuple(free))
     facts = one.get("idle") or {}
     split = not pmap and not facts and leaves[0]["held"] < leaves[0]["bytes"]
-    called, decided = first(one["lines"]), first(leaves[0]["decided"]) if split else Line()
+    called, decided = first_line(one["lines"]), first_line(leaves[0]["decided"]) if split else Line()
     see = [("called", called)] if decided.file else []
-    see += [("defined", line(one["defined"]))] if one["defined"] else []
-    see += [("mapped", line(facts["made"]))] if facts.get("made") else []
+    see += [("defined", make_line(one["defined"]))] if one["defined"] else []
+    see += [("mapped", make_line(facts["made"]))] if facts.get("made") else []
     advice = (
         "give each device its own rows: x.reshape(devices, -1, *x.shape[1:])" if pmap else
         f"name {name} in the in_specs of the batch" if facts else
@@ -240,15 +258,15 @@ def _found(
         f"place the batch first: jax.device_put(x, NamedSharding(mesh, P({name})))"
     )  # fmt: skip
     message = (
-        f"every device gets the whole batch: {leaves[0]['name']} {array(leaves[0])} is replicated, and "
+        f"every device gets the whole batch: {leaves[0]['name']} {format_array(leaves[0])} is replicated, and "
         f"{one['name']} shards only its weights over {axes}" if batch else
-        f"{copies} groups of devices do the same work: {leaves[0]['name']} {array(leaves[0])} is sharded as "
+        f"{copies} groups of devices do the same work: {leaves[0]['name']} {format_array(leaves[0])} is sharded as "
         f"{leaves[0]['spec']}, and no input of {one['name']} is sharded over {axes}" if split else
         f"{copies} devices do the same work: no input of {one['name']} is sharded over {axes}, and each device "
-        f"gets {'the same' if pmap else 'all of'} {leaves[0]['name']} {array(leaves[0])}"
+        f"gets {'the same' if pmap else 'all of'} {leaves[0]['name']} {format_array(leaves[0])}"
     )  # fmt: skip
     return Found(
         "replicated", one["name"], decided if decided.file else called, message,
-        tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves), advice,
+        tuple(f"{leaf['name']} {format_array(leaf)}" for leaf in leaves), advice,
         sum(leaf["bytes"] for leaf in leaves), see=tuple(see),
     )  # fmt: skip

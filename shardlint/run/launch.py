@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.run import stood
-from shardlint.run.dumps import wanted
+from shardlint.run.dumps import is_wanted_file
 from shardlint.verify import contain
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.inside.devices import limit_memory
@@ -55,7 +55,7 @@ def command_line(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def environment(folder: Path, devices: int, told: bool, given: dict[str, str]) -> dict[str, str]:
+def run_environment(folder: Path, devices: int, told: bool, given: dict[str, str]) -> dict[str, str]:
     """`given` with what the program needs for simulated devices and dumps into `folder`.
 
     `devices` is how many; unless the command was `told`, a number that XLA_FLAGS or
@@ -104,13 +104,13 @@ def dump_folder(keep: Path | None) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def scratch() -> Iterator[Path]:
+def scratch_folder() -> Iterator[Path]:
     """A folder for what processes of the program put down, gone at the end."""
     with tempfile.TemporaryDirectory(prefix="shardlint-", ignore_cleanup_errors=True) as made:
         yield Path(made)
 
 
-def run(
+def run_program(
     words: Sequence[str],
     env: dict[str, str],
     folder: Path,
@@ -124,13 +124,13 @@ def run(
     Signals this process gets are passed on. What is left of the group at the end is killed.
     Raises `CannotRun` where it cannot be started.
     """
-    with scratch() as stood_in:
+    with scratch_folder() as stood_in:
         if seconds is not None:
-            env = {**env, **stood.environment(stood_in)}
-        return _run(words, env, folder, seconds, memory, devices, stood_in)
+            env = {**env, **stood.stack_environment(stood_in)}
+        return _run_in_group(words, env, folder, seconds, memory, devices, stood_in)
 
 
-def _run(
+def _run_in_group(
     words: Sequence[str],
     env: dict[str, str],
     folder: Path,
@@ -144,7 +144,7 @@ def _run(
         raise CannotRun("--memory: this system has no memory limit")
     if os.name == "posix":
         options["start_new_session"] = True
-        options["preexec_fn"] = lambda: begin(memory, devices)
+        options["preexec_fn"] = lambda: prepare_process(memory, devices)
     else:
         options["creationflags"] = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
     began = time.monotonic()
@@ -154,26 +154,26 @@ def _run(
         raise CannotRun("--memory: this system refuses the limit (RLIMIT_AS)") from None
     except OSError as error:
         raise CannotRun(f"cannot start {shlex.join(words)}: {error.strerror or error}") from None
-    with _passed_on(process):
+    with _forward_signals(process):
         end = None if seconds is None else began + seconds
-        code, notes = _wait(process, folder, end, lambda: stood.ask(stood_in, process.pid))
+        code, notes = _wait_for_exit(process, folder, end, lambda: stood.request_stacks(stood_in, process.pid))
     if code is None:
         code = TIMED_OUT
-        line, stack = stood.told(stood_in, process.pid)
+        line, stack = stood.describe_stopped(stood_in, process.pid)
         notes.insert(0, f"killed at the time limit of {seconds:g} s" + (f", at {line}" if line else ""))
         notes += [stack] if stack else []
-    sweep(folder, 0)
+    remove_unread_dumps(folder, 0)
     return Ended(code, time.monotonic() - began, notes)
 
 
-def begin(memory: int | None, devices: int) -> None:
+def prepare_process(memory: int | None, devices: int) -> None:
     """Prepare a new process before it runs the program: signals and the memory limit."""
     contain.heed_signals()
     if memory is not None:
         limit_memory(memory, devices)
 
 
-def _wait(
+def _wait_for_exit(
     process: subprocess.Popen[bytes], folder: Path, end: float | None, ask: Callable[[], None]
 ) -> tuple[int | None, list[str]]:
     """Its exit code, None where it was killed at its time limit, just after `ask`, and what a reader must know."""
@@ -184,25 +184,25 @@ def _wait(
         if end is not None and now > end:
             over = True
             ask()
-            _signal(process, signal.SIGTERM)
-            _until(lambda: process.poll() is not None)
-            _signal(process, _KILL)
+            _send_signal(process, signal.SIGTERM)
+            _wait_until(lambda: process.poll() is not None)
+            _send_signal(process, _KILL)
             break
         if now - swept > _SWEEP:
-            sweep(folder, _SWEEP)
+            remove_unread_dumps(folder, _SWEEP)
             swept = now
         time.sleep(0.03)
     code = process.wait()
     notes = []
-    if not _until(lambda: not _group_lives(process)):
-        _signal(process, _KILL)
+    if not _wait_until(lambda: not _group_lives(process)):
+        _send_signal(process, _KILL)
         notes.append("processes that the program left running were killed")
     if over:
         return None, notes
     return (code if code >= 0 else 128 - code), notes
 
 
-def _until(done: Callable[[], bool]) -> bool:
+def _wait_until(done: Callable[[], bool]) -> bool:
     """Wait a short while for something to come true; whether it did."""
     end = time.monotonic() + _GRACE
     while not done():
@@ -224,14 +224,14 @@ def _group_lives(process: subprocess.Popen[bytes]) -> bool:
 
 
 @contextlib.contextmanager
-def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def _forward_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Give the program the signals meant for it; the second that asks it to end kills it."""
     times = 0
 
     def pass_on(number: int, frame: Any) -> None:
         nonlocal times
         times += 1
-        _signal(process, number if times == 1 else _KILL)
+        _send_signal(process, number if times == 1 else _KILL)
 
     def pass_to_it(number: int, frame: Any) -> None:
         # To it alone: its workers, which may not expect the signal, would die of it.
@@ -254,7 +254,7 @@ def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+def _send_signal(process: subprocess.Popen[bytes], number: int) -> None:
     with contextlib.suppress(OSError, ValueError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, number)
@@ -264,7 +264,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
             process.kill()
 
 
-def sweep(folder: Path, older: float) -> None:
+def remove_unread_dumps(folder: Path, older: float) -> None:
     """Throw away dumps nobody reads (object files, allocation tables), untouched for `older` seconds.
 
     They are nine tenths of what the compiler writes.
@@ -272,14 +272,14 @@ def sweep(folder: Path, older: float) -> None:
     before = time.time() - older
     for place, _, names in os.walk(folder):
         for name in names:
-            if not wanted(name):
+            if not is_wanted_file(name):
                 path = Path(place, name)
                 with contextlib.suppress(OSError):
                     if path.stat().st_mtime <= before:
                         path.unlink()
 
 
-def remarks(given: Mapping[str, str]) -> list[str]:
+def environment_remarks(given: Mapping[str, str]) -> list[str]:
     """Return remarks on the environment settings that this run had to override."""
     theirs = [flag for flag in given.get("XLA_FLAGS", "").split() if flag.startswith("--xla_dump_")]
     return (

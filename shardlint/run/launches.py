@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardlint.run.observed.events import first
+from shardlint.run.observed.events import first_line
 from shardlint.verify.facts import Line
 
 
@@ -22,12 +22,12 @@ class Launch:
     held: list[list[Any]] = field(default_factory=list)
 
     @property
-    def line(self) -> Line:
+    def user_line(self) -> Line:
         """The user's line."""
-        return first(self.lines)
+        return first_line(self.lines)
 
 
-def launches(folder: Path) -> list[Launch]:
+def read_launches(folder: Path) -> list[Launch]:
     """Return the programs started by the process that wrote into a folder, in order."""
     found: list[Launch] = []
     for file in (folder / "launches").glob("*.jsonl"):

@@ -7,10 +7,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found, count_text, held, split_axes, texts, whole
-from shardlint.run.rules import different
+from shardlint.run.findings import (
+    Found,
+    bytes_per_device,
+    bytes_when_whole,
+    count_text,
+    describe_leaves,
+    split_axes,
+)
+from shardlint.run.rules import distinct_compilations
 from shardlint.run.run import DATA, Run, is_state
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.verify.facts import Array, Collective, Line, Warned
 from shardlint.verify.texts import size_text
 
@@ -19,33 +26,43 @@ _SHARE = 16
 _INSIDE = 4
 _TREE = 4
 # Along these what lies before or behind is needed.
-_ORDERED = regex(r"(?i)(sp|cp|seq|sequence|context|ctx|time|space|spatial|rows|cols)(_|\b|\d)")
+_ORDERED = compile_lazily(r"(?i)(sp|cp|seq|sequence|context|ctx|time|space|spatial|rows|cols)(_|\b|\d)")
 
 
-def layouts(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+def find_layout_mistakes(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     """Yield the findings in the compilations of a function."""
     told: set[tuple[str, Line]] = set()
-    for one in different(each):
-        least = _least(one, run)
-        state = (*_kept_whole(one, least), *_put_into_whole(one), *_written(one, least), *_flattened(one, least))
-        for found in (*_moved(one, least), *_stored_only(one, least), *state, *_rows_whole(one, least)):
+    for one in distinct_compilations(each):
+        least = _least_moved_bytes(one, run)
+        state = (
+            *_find_replicated_updates(one, least),
+            *_put_into_whole(one),
+            *_find_misaligned_writes(one, least),
+            *_find_flattened_state(one, least),
+        )
+        for found in (
+            *_find_moved(one, least),
+            *_find_stored_only_axes(one, least),
+            *state,
+            *_find_unsplit_rows(one, least),
+        ):
             if (found.kind, found.line) not in told:
                 told.add((found.kind, found.line))
                 yield found
 
 
-def _moved(one: Compiled, least: int) -> Iterator[Found]:
-    yield from _reordered(one, least)
+def _find_moved(one: Compiled, least: int) -> Iterator[Found]:
+    yield from _find_reordered(one, least)
     for warned in one.program.warned:
         if warned.bytes < least or not warned.line.file:
             continue
         shown, axes, of = (*warned.message.split("|"), "", "")[:3]
-        if warned.kind == "exchanged" and not of and _along_both(axes, one):
+        if warned.kind == "exchanged" and not of and _are_axes_of_batch_and_state(axes, one):
             continue
-        if warned.kind == "exchanged-at-lookup" and _named(axes) & _shared(one):
+        if warned.kind == "exchanged-at-lookup" and _named_axes(axes) & _shared_axes(one):
             continue  # rows of a table that is split along the axis of the batch, too, are brought to the batch
         apart = warned.kind in ("exchanged-at-product", "exchanged-at-lookup")
-        if warned.kind == "exchanged" or (apart and not _brought(of, axes, one)):
+        if warned.kind == "exchanged" or (apart and not _is_moved_to_batch_axes(of, axes, one)):
             along = f" along {axes}" if axes else ""
             yield Found(
                 "exchanged", one.function.name, warned.line,
@@ -66,12 +83,12 @@ def _moved(one: Compiled, least: int) -> Iterator[Found]:
             )  # fmt: skip
         elif warned.kind in ("gathered-result", "gathered-inside"):
             result = warned.kind == "gathered-result"
-            found = _result(one, warned, axes) if result else _rows_inside(one, warned)
+            found = _find_gathered_result(one, warned, axes) if result else _find_gathered_rows(one, warned)
             if found is not None:
                 yield found
 
 
-def _reordered(one: Compiled, least: int) -> Iterator[Found]:
+def _find_reordered(one: Compiled, least: int) -> Iterator[Found]:
     """Arguments that are split as they are used, but for which device has which part."""
     for warned in one.program.warned:
         where, _, axes = warned.message.partition("|")
@@ -85,12 +102,12 @@ def _reordered(one: Compiled, least: int) -> Iterator[Found]:
             "exchanged", one.function.name, warned.line,
             f"all shards of {where} are sent along {axes} at each call ({size_text(warned.bytes)} a device): "
             f"the function uses it with its shards in another device order than {leaf.spec}",
-            texts([leaf]), "write the axes of one dimension in the same order in all shardings",
+            describe_leaves([leaf]), "write the axes of one dimension in the same order in all shardings",
             bytes=warned.bytes, see=(("function", one.function.line),),
         )  # fmt: skip
 
 
-def _brought(of: str, axes: str, one: Compiled) -> bool:
+def _is_moved_to_batch_axes(of: str, axes: str, one: Compiled) -> bool:
     """Return whether the moved array is no state, and the axes shard the function's arguments besides its state."""
     kept = {(leaf.array, leaf.spec) for leaf in one.results}
     if any(leaf.where == of and (leaf.array, leaf.spec) in kept for leaf in one.arguments):
@@ -100,49 +117,49 @@ def _brought(of: str, axes: str, one: Compiled) -> bool:
         return True
     batch = split_axes(taken)
     # A batch that comes whole is split inside, by a constraint: over which axes is not known here.
-    return not batch or _named(axes) <= batch
+    return not batch or _named_axes(axes) <= batch
 
 
-def _along_both(axes: str, one: Compiled) -> bool:
+def _are_axes_of_batch_and_state(axes: str, one: Compiled) -> bool:
     """Return whether axes shard both the batch and the state (FSDP). The array that the compiler moves to the weights,
     in place of gathering those, is resharded.
     """
-    return bool(axes) and _named(axes) <= _shared(one)
+    return bool(axes) and _named_axes(axes) <= _shared_axes(one)
 
 
-def _shared(one: Compiled) -> set[str]:
+def _shared_axes(one: Compiled) -> set[str]:
     """The axes that split the batch and the state."""
     state = [leaf for leaf in one.arguments if is_state(leaf, one)]
     if not state:  # an evaluation gives none back: what it works with is a tree of many
-        roots = Counter(map(_root, one.arguments))
-        state = [leaf for leaf in one.arguments if roots[_root(leaf)] >= _TREE]
+        roots = Counter(map(_root_argument, one.arguments))
+        state = [leaf for leaf in one.arguments if roots[_root_argument(leaf)] >= _TREE]
     batch = [leaf for leaf in one.arguments if leaf not in state]
     return split_axes(state) & split_axes(batch)
 
 
-def _root(leaf: Array) -> str:
+def _root_argument(leaf: Array) -> str:
     """The argument that a leaf is part of."""
     return leaf.where.partition("[")[0].partition(".")[0]
 
 
-def _named(axes: str) -> set[str]:
+def _named_axes(axes: str) -> set[str]:
     """The axes that a text names: `'data' and 'model'`."""
     return set(axes.replace("'", "").split(" and "))
 
 
-def _least(one: Compiled, run: Run) -> int:
+def _least_moved_bytes(one: Compiled, run: Run) -> int:
     """The least that is worth a word of what a function moves: beside the largest array that it takes or gives."""
     largest = max((leaf.bytes_whole for leaf in one.program.arrays), default=0)
     return max(run.limit, largest // _SHARE)
 
 
-def _result(one: Compiled, warned: Warned, axes: str) -> Found | None:
+def _find_gathered_result(one: Compiled, warned: Warned, axes: str) -> Found | None:
     """A result that is gathered, unless it is state: that is gathered where its optimizer is split by design."""
     number = int(warned.message.partition("|")[0])
     leaf = one.results[number] if number < len(one.results) else None
     if leaf is None or leaf.copies < 2 or any(leaf.array == other.array for other in one.arguments):
         return None
-    if leaf.copies != one.partitions and not all(DATA.match(name) for name in _named(axes)):
+    if leaf.copies != one.partitions and not all(DATA.match(name) for name in _named_axes(axes)):
         return None
     whole = f"replicated on {one.partitions} devices" if leaf.copies == one.partitions else (
         "each row on "
@@ -152,18 +169,18 @@ def _result(one: Compiled, warned: Warned, axes: str) -> Found | None:
         "gathered", one.function.name, warned.line,
         f"{leaf.where} {leaf.array} is gathered for the caller ({whole}, {size_text(leaf.bytes)}): it is "
         f"computed sharded over {axes}",
-        texts([leaf]), f"name {axes} in the out_shardings of this result, or in the constraint on it",
+        describe_leaves([leaf]), f"name {axes} in the out_shardings of this result, or in the constraint on it",
         leaf.bytes, see=(("function", one.function.line),),
     )  # fmt: skip
 
 
-def _rows_inside(one: Compiled, warned: Warned) -> Found | None:
+def _find_gathered_rows(one: Compiled, warned: Warned) -> Found | None:
     """The data, or what is computed of its rows, gathered inside: along axes that split those rows and nothing else.
 
     Where they split weights too, or dimensions of several sizes, gathering is how they are meant to be used.
     """
     array, axes, along, of = warned.message.split("|")
-    names = _named(axes)
+    names = _named_axes(axes)
     taken = [leaf for leaf in one.arguments if leaf.axes is None or names & set(sum(leaf.axes, ()))]
     if not taken or any(leaf.axes is None or is_state(leaf, one) for leaf in taken):
         return None
@@ -182,14 +199,14 @@ def _rows_inside(one: Compiled, warned: Warned) -> Found | None:
         f"{f'{of} ' if of else ''}{array} is gathered on every device at each call "
         f"({size_text(warned.bytes)}): it {how} over {axes} along a dimension of size "
         f"{min(lengths)}{'' if of else f', like {rows.where}'}",
-        texts([rows]),
+        describe_leaves([rows]),
         "compute on each device's shard: keep the sharded dimension first in reshapes, select within each "
         "shard before selecting among shards, or constrain the result",
         warned.bytes, see=(("function", one.function.line),),
     )  # fmt: skip
 
 
-def _stored_only(one: Compiled, least: int) -> Iterator[Found]:
+def _find_stored_only_axes(one: Compiled, least: int) -> Iterator[Found]:
     """Arguments gathered over an axis that splits nothing of what the function works on."""
     gathers: dict[str, list[tuple[Collective, Array]]] = defaultdict(list)
     leaves = {leaf.where: leaf for leaf in one.arguments}
@@ -208,12 +225,12 @@ def _stored_only(one: Compiled, least: int) -> Iterator[Found]:
         # What is not written down may be split over it.
         if any(leaf.axes is None or axis in sum(leaf.axes, ()) for leaf in rest) or one.program.mesh.get(axis, 1) < 2:
             continue
-        total = whole(gathered)
-        held = whole(leaf for leaf in one.arguments if leaf.axes and axis in sum(leaf.axes, ()))
+        total = bytes_when_whole(gathered)
+        held = bytes_when_whole(leaf for leaf in one.arguments if leaf.axes and axis in sum(leaf.axes, ()))
         batch = [leaf for leaf in rest if not leaf.donated and not is_state(leaf, one)]
         if total < least or not batch or not held:
             continue
-        most = max(found, key=lambda each: each[0].moved)[0].line
+        most = max(found, key=lambda each: each[0].moved_bytes)[0].line
         place = next((moved.line for moved, _ in found if moved.line.file), most)
         largest = max(batch, key=lambda leaf: leaf.bytes_whole)
         yield Found(
@@ -221,14 +238,14 @@ def _stored_only(one: Compiled, least: int) -> Iterator[Found]:
             f"devices along {axis!r} do the same work: {count_text(gathered)} sharded over {axis!r} "
             f"{'is' if len(gathered) == 1 else 'are'} gathered at each call ({size_text(total)}), and no other "
             f"argument is sharded over it. {largest.where} {largest.array} is {largest.spec}",
-            texts(gathered[:6]),
+            describe_leaves(gathered[:6]),
             f"shard the batch over {axis!r} too, P((..., {axis!r})), and constrain the intermediate values in "
             "the same way", total,
             see=(("function", one.function.line),),
         )  # fmt: skip
 
 
-def _kept_whole(one: Compiled, least: int) -> Iterator[Found]:
+def _find_replicated_updates(one: Compiled, least: int) -> Iterator[Found]:
     """State that lies whole and is updated a row at a time with what is split, as a cache is: all of it is gathered."""
     for leaf in one.arguments:
         if leaf.copies != one.partitions or leaf.bytes_whole < least or not is_state(leaf, one):
@@ -242,7 +259,8 @@ def _kept_whole(one: Compiled, least: int) -> Iterator[Found]:
                 "gathered", one.function.name, most.line,
                 f"each call gathers the values written into {leaf.where} {leaf.array} ({size_text(most.bytes)}): the "
                 f"array is replicated on {one.partitions} devices, and the values are sharded over {axes}",
-                texts([leaf]), "shard the array like the values, where it is created and in out_shardings", most.bytes,
+                describe_leaves([leaf]), "shard the array like the values, where it is created and in "
+                "out_shardings", most.bytes,
                 see=(("function", one.function.line),),
             )  # fmt: skip
             return
@@ -266,42 +284,42 @@ def _put_into_whole(one: Compiled) -> Iterator[Found]:
         array, axes = warned.message.split("|")[1:3]
         yield Found(
             "replicated", one.function.name, warned.line,
-            f"{count_text(leaves)} replicated on {one.partitions} devices ({size_text(held(leaves))} a "
+            f"{count_text(leaves)} replicated on {one.partitions} devices ({size_text(bytes_per_device(leaves))} a "
             f"device): the values written here are sharded over {axes} and gathered first ({array})",
-            texts(leaves[:6]), f"shard {'it' if len(leaves) == 1 else 'them'} over {axes} like these values, "
+            describe_leaves(leaves[:6]), f"shard {'it' if len(leaves) == 1 else 'them'} over {axes} like these values, "
                                f"where {'it is' if len(leaves) == 1 else 'they are'} created",
-            held(leaves), see=(("function", one.function.line),),
+            bytes_per_device(leaves), see=(("function", one.function.line),),
         )  # fmt: skip
 
 
-def _written(one: Compiled, least: int) -> Iterator[Found]:
+def _find_misaligned_writes(one: Compiled, least: int) -> Iterator[Found]:
     """State that lies split and of which a part is written that the split does not follow: all of it is gathered."""
     for warned in one.program.warned:
         shown, _, axes = warned.message.partition("|")
         if warned.kind != "updated" or warned.bytes < least or not warned.line.file:
             continue
         leaf = next((leaf for leaf in one.arguments if leaf.array == shown and is_state(leaf, one)), None)
-        if leaf is not None and leaf.axes and _named(axes) & set(sum(leaf.axes, ())):
-            at = next(at for at, names in enumerate(leaf.axes) if _named(axes) & set(names))
+        if leaf is not None and leaf.axes and _named_axes(axes) & set(sum(leaf.axes, ())):
+            at = next(at for at, names in enumerate(leaf.axes) if _named_axes(axes) & set(names))
             yield Found(
                 "gathered", one.function.name, warned.line,
                 f"all of {shown} is gathered on every device ({size_text(warned.bytes)} at each call): this "
                 f"writes a part of it, and {leaf.where}, of this shape, is sharded over {axes} along dimension {at}",
-                texts([leaf]),
+                describe_leaves([leaf]),
                 f"write jnp.where(jnp.arange({leaf.shape[at]}) < k, new, old), the arange along dimension {at}; "
                 "or write the part inside shard_map", warned.bytes,
                 see=(("function", one.function.line),),
             )  # fmt: skip
 
 
-def _flattened(one: Compiled, least: int) -> Iterator[Found]:
+def _find_flattened_state(one: Compiled, least: int) -> Iterator[Found]:
     """Arrays of the state's sizes that are made one row of numbers: each is gathered whole for that."""
     lines: dict[Line, list[Warned]] = defaultdict(list)
     for warned in one.program.warned:
         if warned.kind == "flattened" and warned.line.file:
             lines[warned.line].append(warned)
     for place, each in lines.items():
-        axes = _named(each[0].message.partition("|")[2])
+        axes = _named_axes(each[0].message.partition("|")[2])
         leaves = [leaf for leaf in one.arguments if len(leaf.shape) > 1 and is_state(leaf, one)]
         leaves = [leaf for leaf in leaves if leaf.axes and axes & set(sum(leaf.axes, ()))]
         sizes = {f"[{math.prod(leaf.shape)}]" for leaf in leaves}
@@ -314,13 +332,13 @@ def _flattened(one: Compiled, least: int) -> Iterator[Found]:
                 f"{len(lost)} array{' is' if len(lost) == 1 else 's are'} gathered on every device "
                 f"({size_text(total)} at each call): this flattens sharded arrays into one. {leaves[0].where} "
                 f"{leaves[0].array} is sharded over {over}",
-                texts(leaves[:6]),
+                describe_leaves(leaves[:6]),
                 "compute per array and add up the results, as optax.global_norm(tree) does: use jax.tree.map and sum",
                 total, see=(("function", one.function.line),),
             )  # fmt: skip
 
 
-def _rows_whole(one: Compiled, least: int) -> Iterator[Found]:
+def _find_unsplit_rows(one: Compiled, least: int) -> Iterator[Found]:
     """A training step whose batch has its rows whole, and another dimension split over an axis that is called `data` or
     the like: what works along that dimension is gathered. Where nothing is (time before batch), it is meant.
     """
@@ -333,17 +351,17 @@ def _rows_whole(one: Compiled, least: int) -> Iterator[Found]:
         moved for moved in one.program.collectives
         if moved.kind == "all-gather" and not moved.of and moved.line.file and set(moved.axes) & split
     ]  # fmt: skip
-    total = sum(moved.moved for moved in gathers)
+    total = sum(moved.moved_bytes for moved in gathers)
     if not split or not all(DATA.match(name) for name in split) or total < least:
         return
     parts = math.prod(one.program.mesh.get(name, 1) for name in split)
     lost = [leaf for leaf in rest if any(leaf.axes or ()) and leaf.shape[0] % parts == 0]
     if lost:
-        most = max(gathers, key=lambda moved: moved.moved).line
+        most = max(gathers, key=lambda moved: moved.moved_bytes).line
         yield Found(
             "exchanged", one.function.name, most,
             f"results along the rows are gathered at each call ({size_text(total)}): each device has a part of every "
             f"row of {lost[0].where} {lost[0].array} ({lost[0].spec})",
-            texts(lost), f"shard the first dimension over {' and '.join(map(repr, sorted(split)))}", total,
+            describe_leaves(lost), f"shard the first dimension over {' and '.join(map(repr, sorted(split)))}", total,
             see=(("function", one.function.line),),
         )  # fmt: skip

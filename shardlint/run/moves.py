@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from shardlint.run.rematerialised import groups
+from shardlint.run.rematerialised import format_groups
 from shardlint.verify.facts import Collective, Line, Warned
 from shardlint.verify.inside.hlo import Read, shapes
 from shardlint.verify.inside.hlo.axes import Axes
@@ -35,21 +35,21 @@ _ASKED = (
 )  # fmt: skip
 
 
-def warned(read: Read, collectives: list[Collective], mesh: Mapping[str, int]) -> Iterator[Warned]:
+def find_moves(read: Read, collectives: list[Collective], mesh: Mapping[str, int]) -> Iterator[Warned]:
     """All of it, each thing at its line."""
     products = any(one.opcode in _PRODUCTS for each in read.module.computations.values() for one in each)
     if products:
-        yield from _exchanged(read, collectives)
+        yield from _find_exchanges(read, collectives)
         axes = Axes(mesh)
         for computation in read.module.computations.values():
             for one in computation:
                 if one.opcode == "all-gather":
                     yield from _row_of_loop(one, computation, read, axes)
-        yield from _at_the_end(read, collectives, axes)
-    yield from _gathered(read, collectives, products)
+        yield from _find_final_gathers(read, collectives, axes)
+    yield from _find_gathers(read, collectives, products)
 
 
-def _gathered(read: Read, collectives: list[Collective], products: bool) -> Iterator[Warned]:
+def _find_gathers(read: Read, collectives: list[Collective], products: bool) -> Iterator[Warned]:
     """Yield the gathers within a program, by the use of the result. In a program without matrix products they precede
     a partial write.
     """
@@ -58,35 +58,35 @@ def _gathered(read: Read, collectives: list[Collective], products: bool) -> Iter
             continue
         text = f"{moved.array}|{' and '.join(map(repr, moved.axes))}"
         name = instruction.op_name.rpartition("/")[2]
-        if products and name == "reshape" and len(shapes.arrays(instruction.shape)[0].dims) == 1:
-            yield Warned("flattened", text, moved.line, moved.moved)
+        if products and name == "reshape" and len(shapes.parse_arrays(instruction.shape)[0].dims) == 1:
+            yield Warned("flattened", text, moved.line, moved.moved_bytes)
         if of := _put_into(instruction):
-            yield Warned("put-into", f"{of}|{text}", moved.line, moved.moved)
-        if name in _UPDATES or _written_to(instruction):
-            line = moved.line if name in _UPDATES else _used_at(instruction, read) or moved.line
+            yield Warned("put-into", f"{of}|{text}", moved.line, moved.moved_bytes)
+        if name in _UPDATES or _is_only_written_to(instruction):
+            line = moved.line if name in _UPDATES else _line_using(instruction, read) or moved.line
             # The gradient of a lookup adds up in a table: nobody writes to it there.
             back = "transpose(" in instruction.op_name
-            yield Warned("updated-back" if back else "updated", text, line, moved.moved)
+            yield Warned("updated-back" if back else "updated", text, line, moved.moved_bytes)
         elif (
             products
             and not any(word in instruction.op_name for word in (*_ASKED, "all_gather"))
-            and not _in_product(instruction)
-            and not _given_back(instruction)
+            and not _is_used_in_product(instruction)
+            and not _is_only_returned(instruction)
         ):
-            sizes = shapes.arrays(instruction.shape)[0].dims
-            dimensions = [at for at in instruction.integers("dimensions") if at < len(sizes)]
-            if _chosen_along(instruction, len(sizes) - 1, dimensions):
+            sizes = shapes.parse_arrays(instruction.shape)[0].dims
+            dimensions = [at for at in instruction.attribute_integers("dimensions") if at < len(sizes)]
+            if _is_top_k_along_other(instruction, len(sizes) - 1, dimensions):
                 continue
             along = [str(sizes[at]) for at in dimensions]
-            line = _used_at(instruction, read) or moved.line
-            yield Warned("gathered-inside", f"{text}|{','.join(along)}|{moved.of}", line, moved.moved)
+            line = _line_using(instruction, read) or moved.line
+            yield Warned("gathered-inside", f"{text}|{','.join(along)}|{moved.of}", line, moved.moved_bytes)
 
 
-def _in_product(one: Instruction) -> bool:
+def _is_used_in_product(one: Instruction) -> bool:
     """Return whether a product uses the result of an instruction. Weights are sharded to save memory, and gathered for
     it.
     """
-    waiting = list(one.computation.users.get(one.name, []))
+    waiting = list(one.computation.users_by_name.get(one.name, []))
     for _ in range(_STEPS):
         if not waiting:
             break
@@ -94,30 +94,30 @@ def _in_product(one: Instruction) -> bool:
         if user.opcode in _PRODUCTS or any(word in user.op_name for word in ("dot_general", "conv_general")):
             return True
         if user.opcode in ("copy", "convert", "transpose"):
-            waiting += user.computation.users.get(user.name, [])
+            waiting += user.computation.users_by_name.get(user.name, [])
     return False
 
 
-def _written_to(one: Instruction) -> bool:
+def _is_only_written_to(one: Instruction) -> bool:
     """Return whether all users of an instruction write a part of its result."""
-    users = one.computation.users.get(one.name, [])
+    users = one.computation.users_by_name.get(one.name, [])
     return bool(users) and all(user.op_name.rpartition("/")[2] in _UPDATES for user in users)
 
 
-def _chosen_along(one: Instruction, last: int, dimensions: list[int]) -> bool:
+def _is_top_k_along_other(one: Instruction, last: int, dimensions: list[int]) -> bool:
     """Return whether `top_k` uses an array gathered along other dimensions than its last, in which it chooses. The
     compiler of the CPU replicates that one anyway.
     """
-    users = one.computation.users.get(one.name, [])
+    users = one.computation.users_by_name.get(one.name, [])
     return bool(users) and last not in dimensions and all("top_k" in user.op_name for user in users)
 
 
 def _put_into(one: Instruction, depth: int = 0) -> str:
     """The argument into which what an instruction makes is written."""
-    for user in one.computation.users.get(one.name, []) if depth < _STEPS else ():
-        names = [name for name, _ in user.operands()]
+    for user in one.computation.users_by_name.get(one.name, []) if depth < _STEPS else ():
+        names = [name for name, _ in user.parse_operands()]
         if user.opcode in ("dynamic-update-slice", "scatter") and names[0] != one.name:
-            of = _argument(one.computation.instructions.get(names[0]))
+            of = _moved_argument(one.computation.instructions.get(names[0]))
         else:
             of = _put_into(user, depth + 1) if user.opcode in (*_CARRY, "broadcast") else ""
         if of:
@@ -125,29 +125,29 @@ def _put_into(one: Instruction, depth: int = 0) -> str:
     return ""
 
 
-def _given_back(one: Instruction, depth: int = 0) -> bool:
+def _is_only_returned(one: Instruction, depth: int = 0) -> bool:
     """Return whether the result of an instruction is only returned from the program, unchanged."""
-    users, root = one.computation.users.get(one.name, []), one.computation.root
+    users, root = one.computation.users_by_name.get(one.name, []), one.computation.root_instruction
     return one is root or (
         depth < _STEPS
         and bool(users)
         and all(
-            user is root if user.opcode == "tuple" else user.opcode in _CARRY and _given_back(user, depth + 1)
+            user is root if user.opcode == "tuple" else user.opcode in _CARRY and _is_only_returned(user, depth + 1)
             for user in users
         )
     )
 
 
-def _used_at(one: Instruction, read: Read) -> Line | None:
+def _line_using(one: Instruction, read: Read) -> Line | None:
     """The line that uses what an instruction makes: the compiler gathers where a value is made, for what comes next."""
-    for user in one.computation.users.get(one.name, []):
-        own, inner = read.lines.of(user)
+    for user in one.computation.users_by_name.get(one.name, []):
+        own, inner = read.lines.lines_of_instruction(user)
         if own is not None or inner is not None:
             return own or inner
     return None
 
 
-def _exchanged(read: Read, collectives: list[Collective]) -> Iterator[Warned]:
+def _find_exchanges(read: Read, collectives: list[Collective]) -> Iterator[Warned]:
     """Pieces that devices exchange at a line, in all. What is neither of an argument nor cut or joined there says so:
     the partitioner may bring activations to weights that are split over the axis of the batch.
     """
@@ -165,95 +165,99 @@ def _exchanged(read: Read, collectives: list[Collective]) -> Iterator[Warned]:
         if not found:
             continue
         largest = max((one for one, _ in found), key=lambda one: one.bytes)
-        names = tuple(dict.fromkeys(axis for one, _ in found if one.moved * 2 >= largest.moved for axis in one.axes))
+        names = tuple(
+            dict.fromkeys(
+                axis for one, _ in found if one.moved_bytes * 2 >= largest.moved_bytes for axis in one.axes
+            )
+        )
         # What little is moved beside it says nothing of the rest.
-        if reordered := _reordered(found):
+        if reordered := _reordered_argument(found):
             text = f"{reordered}|{' and '.join(map(repr, names))}"
-            yield Warned("reordered", text, line, sum(one.moved for one, _ in found))
+            yield Warned("reordered", text, line, sum(one.moved_bytes for one, _ in found))
             continue
-        most = [instruction for one, instruction in found if one.moved * 2 >= largest.moved]
-        of = next(filter(None, map(_argument, most)), "")
+        most = [instruction for one, instruction in found if one.moved_bytes * 2 >= largest.moved_bytes]
+        of = next(filter(None, map(_moved_argument, most)), "")
         words = [instruction.op_name for instruction in most]
         brought = of and not any("dot_general" in word or "transpose(" in word for word in words)
         cut = brought or any(word.rpartition("/")[2] in _CUTS for word in words)
         text = f"{'a part of ' + of if of else largest.array}|{' and '.join(map(repr, names))}|{of}"
         lookup = all(word.rpartition("/")[2] == "gather" for word in words)
         kind = "exchanged" if cut else "exchanged-at-lookup" if lookup else "exchanged-at-product"
-        yield Warned(kind, text, line, sum(one.moved for one, _ in found))
+        yield Warned(kind, text, line, sum(one.moved_bytes for one, _ in found))
 
 
-def _reordered(found: list[tuple[Collective, Instruction]]) -> str:
+def _reordered_argument(found: list[tuple[Collective, Instruction]]) -> str:
     """The argument whose parts devices exchange whole, so that each has another one: the order of its axes differs."""
     for one, instruction in found:
         if one.kind == "collective-permute" and len(one.axes) > 1:
-            taken = instruction.computation.instructions.get(instruction.operands()[0][0])
+            taken = instruction.computation.instructions.get(instruction.parse_operands()[0][0])
             if taken is not None and taken.opcode == "parameter" and taken.shape == instruction.shape:
-                return _argument(taken)
+                return _moved_argument(taken)
     return ""
 
 
-def _argument(one: Instruction | None) -> str:
+def _moved_argument(one: Instruction | None) -> str:
     """The argument that a collective moves (a part of), if it is one."""
     for _ in range(_STEPS):
         if one is None:
             return ""
         if one.opcode == "parameter":
-            return one.op_name if one.computation.parameters and "(" not in one.op_name else ""
+            return one.op_name if one.computation.parameters_by_number and "(" not in one.op_name else ""
         if one.opcode not in (*_CARRY, *_PARTS, *_EXCHANGES):
             return ""
-        one = one.computation.instructions.get(one.operands()[0][0])
+        one = one.computation.instructions.get(one.parse_operands()[0][0])
     return ""
 
 
 def _row_of_loop(one: Instruction, computation: Computation, read: Read, axes: Axes) -> Iterator[Warned]:
     """Yield a loop-carried array that is gathered in each iteration, of which the iteration uses one row."""
-    users = computation.users.get(one.name, [])
-    made = computation.instructions.get(one.operands()[0][0])
+    users = computation.users_by_name.get(one.name, [])
+    made = computation.instructions.get(one.parse_operands()[0][0])
     while made is not None and made.opcode in ("get-tuple-element", *_CARRY):
-        made = computation.instructions.get(made.operands()[0][0])
+        made = computation.instructions.get(made.parse_operands()[0][0])
     if made is None or made.opcode != "parameter" or computation is read.module.entry or not users:
         return
-    gathered = one.integers("dimensions")
-    shape = shapes.arrays(one.shape)[0]
+    gathered = one.attribute_integers("dimensions")
+    shape = shapes.parse_arrays(one.shape)[0]
     for user in users:
-        sizes = user.integers("dynamic_slice_sizes")
+        sizes = user.attribute_integers("dynamic_slice_sizes")
         if user.opcode != "dynamic-slice" or not any(at < len(sizes) and sizes[at] == 1 for at in gathered):
             return
-    own, inner = read.lines.of(users[0])
-    names, _ = axes.of_groups(groups(one))
-    yield Warned("row", f"{shape}|{' and '.join(map(repr, names))}", own or inner or Line(), shape.bytes)
+    own, inner = read.lines.lines_of_instruction(users[0])
+    names, _ = axes.axes_of_groups(format_groups(one))
+    yield Warned("row", f"{shape}|{' and '.join(map(repr, names))}", own or inner or Line(), shape.byte_count)
 
 
 def _each_by_itself(one: Instruction, entry: Computation) -> str:
     """Return the one array operand of an elementwise operation; empty if there is none."""
     if one.opcode in _CARRY or one.opcode in _ALONE:
-        return one.operands()[0][0]
+        return one.parse_operands()[0][0]
     if one.opcode not in _WITH_A_NUMBER:
         return ""
     arrays = []
-    for name, _ in one.operands():
+    for name, _ in one.parse_operands():
         made = entry.instructions.get(name)
         while made is not None and made.opcode in ("broadcast", *_CARRY):
-            made = entry.instructions.get(made.operands()[0][0])
+            made = entry.instructions.get(made.parse_operands()[0][0])
         if made is None or made.opcode != "constant":
             arrays.append(name)
     return arrays[0] if len(arrays) == 1 else ""
 
 
-def _at_the_end(read: Read, collectives: list[Collective], axes: Axes) -> Iterator[Warned]:
+def _find_final_gathers(read: Read, collectives: list[Collective], axes: Axes) -> Iterator[Warned]:
     """Results that are gathered, and nothing else is done with what was gathered."""
     lines = {id(made): one.line for one, made in zip(collectives, read.instructions, strict=True)}
     entry = read.module.entry
-    root = entry.root if entry is not None else None
+    root = entry.root_instruction if entry is not None else None
     if entry is None or root is None:
         return
-    operands = root.operands() if root.opcode == "tuple" else [(root.name, None)]
+    operands = root.parse_operands() if root.opcode == "tuple" else [(root.name, None)]
     for number, (name, _) in enumerate(operands):
         one = entry.instructions.get(name)
         while one is not None and (taken := _each_by_itself(one, entry)):
             one = entry.instructions.get(taken)
-        if one is None or one.opcode != "all-gather" or len(entry.users.get(one.name, [])) > 1:
+        if one is None or one.opcode != "all-gather" or len(entry.users_by_name.get(one.name, [])) > 1:
             continue
-        names, _ = axes.of_groups(groups(one))
+        names, _ = axes.axes_of_groups(format_groups(one))
         text = f"{number}|{' and '.join(map(repr, names))}"
-        yield Warned("gathered-result", text, lines.get(id(one), Line()), shapes.arrays(one.shape)[0].bytes)
+        yield Warned("gathered-result", text, lines.get(id(one), Line()), shapes.parse_arrays(one.shape)[0].byte_count)

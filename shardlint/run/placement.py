@@ -7,13 +7,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found, count_text, held, split_axes, texts, whole
+from shardlint.run.findings import (
+    Found,
+    bytes_per_device,
+    bytes_when_whole,
+    count_text,
+    describe_leaves,
+    split_axes,
+)
 from shardlint.run.run import Run, is_state
 from shardlint.verify.facts import Array
 from shardlint.verify.texts import size_text
 
 
-def nothing_split(run: Run) -> Iterator[Found]:
+def find_nothing_split(run: Run) -> Iterator[Found]:
     """Several devices over which no array is split, so that each does all of the work."""
     for one in run.spread:
         if one.program.collectives or any(leaf.copies < one.partitions for leaf in one.program.arrays):
@@ -26,14 +33,14 @@ def nothing_split(run: Run) -> Iterator[Found]:
                 one.function.name,
                 one.function.line,
                 f"each of {one.partitions} devices does all the work: the program shards no array over them",
-                texts(leaves),
+                describe_leaves(leaves),
                 "place the arguments with shardings that name mesh axes",
-                held(leaves),
+                bytes_per_device(leaves),
             )
             return
 
 
-def unused_axes(run: Run) -> Iterator[Found]:
+def find_unused_axes(run: Run) -> Iterator[Found]:
     """Axes of a mesh over which nothing is split and nothing is moved."""
     by_mesh: dict[tuple[tuple[str, int], ...], list[Compiled]] = defaultdict(list)
     for one in run.spread:
@@ -65,7 +72,7 @@ def unused_axes(run: Run) -> Iterator[Found]:
                 f"name {'it' if len(free) == 1 else 'them'} in a sharding, or make the mesh without "
                 f"{'it' if len(free) == 1 else 'them'}"
             ),
-            bytes=held(leaf for each, leaf in large if each is one),
+            bytes=bytes_per_device(leaf for each, leaf in large if each is one),
         )
 
 
@@ -73,7 +80,7 @@ def used_in_part(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[
     """State that lies whole along an axis over which the products with it are split: a device uses a part of it."""
     for each in functions:
         for one in each[:1]:
-            axes = [name for name in one.program.mesh if name in one.along_weights and one.program.mesh[name] > 1]
+            axes = [name for name in one.program.mesh if name in one.axes_along_weights and one.program.mesh[name] > 1]
             large = [leaf for leaf in one.arguments if len(leaf.shape) > 1 and run.is_large(leaf, one)]
             state = [leaf for leaf in large if is_state(leaf, one)]
             if not state or not one.function.own or any(leaf.axes is None for leaf in one.arguments):
@@ -86,14 +93,15 @@ def used_in_part(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[
             shown = " and ".join(map(repr, free))
             yield Found(
                 "replicated", one.function.name, one.function.line,
-                f"{count_text(state)} replicated along {shown} ({size_text(held(state))} a device): each device uses "
+                f"{count_text(state)} replicated along {shown} ({size_text(bytes_per_device(state))} a device): "
+                f"each device uses "
                 f"only a part, because the products are sharded over {shown}. {copies} devices hold the same",
-                texts(state[:6]), f"name {shown} in their specs, along the dimension that the products shard",
-                held(state),
+                describe_leaves(state[:6]), f"name {shown} in their specs, along the dimension that the products shard",
+                bytes_per_device(state),
             )  # fmt: skip
 
 
-def from_one_device(
+def find_made_on_one_device(
     functions: Iterable[Sequence[Compiled]], run: Run, numpys: frozenset[tuple[str, int, str]] = frozenset()
 ) -> Iterator[Found]:
     """Large arguments a function splits that were never placed: they were made whole on one device. `numpys` are
@@ -107,7 +115,7 @@ def from_one_device(
                 if leaf.where in one.unplaced and leaf.copies < one.partitions and run.is_large(leaf, one)
                 if (one.function.line.file, one.function.line.line, leaf.where) not in numpys
             ]
-            maker, taken = _maker(leaves, one, run)
+            maker, taken = _maker_of_arrays(leaves, one, run)
             # Where nothing was placed and no jit made it, the function is meant to say where things go.
             arrays = [leaf for leaf in one.arguments if leaf.shape]
             if (
@@ -123,17 +131,17 @@ def from_one_device(
                     "one-device",
                     maker.function.name,
                     maker.function.line,
-                    f"{count_text(taken)} created in full on one device ({size_text(whole(taken))}): "
+                    f"{count_text(taken)} created in full on one device ({size_text(bytes_when_whole(taken))}): "
                     f"{one.function.name} takes {them} from there and shards {them}",
-                    texts(taken),
+                    describe_leaves(taken),
                     f"{give}, or create {them} in a function that has out_shardings" if maker.function.own else
                     f"create {them} under jax.jit with out_shardings, or place {them} with jax.device_put",
-                    whole(taken),
+                    bytes_when_whole(taken),
                 )  # fmt: skip
                 break
 
 
-def _maker(leaves: Sequence[Array], taker: Compiled, run: Run) -> tuple[Compiled | None, list[Array]]:
+def _maker_of_arrays(leaves: Sequence[Array], taker: Compiled, run: Run) -> tuple[Compiled | None, list[Array]]:
     """Return who made the most arrays of these types on one device, before `taker`, in its process; and which."""
     best: tuple[int, bool] = (0, False)
     maker: Compiled | None = None
@@ -141,7 +149,7 @@ def _maker(leaves: Sequence[Array], taker: Compiled, run: Run) -> tuple[Compiled
     for one in run.compiled:
         if one is taker or not leaves:
             break
-        if one.devices == 1 and one.process == taker.process:
+        if one.device_count == 1 and one.process == taker.process:
             made = {leaf.array for leaf in one.results}
             those = [leaf for leaf in leaves if leaf.array in made]
             if those and (len(those), one.function.own) >= best:
@@ -149,15 +157,15 @@ def _maker(leaves: Sequence[Array], taker: Compiled, run: Run) -> tuple[Compiled
     return maker, taken
 
 
-def on_one_device(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[Found]:
+def find_single_device_functions(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[Found]:
     """Functions on one device that take what an earlier one keeps split."""
     for each in functions:
         for one in each:
-            if one.devices > 1 or not one.function.own:
+            if one.device_count > 1 or not one.function.own:
                 continue
             taken, other = [], None
             for leaf in one.arguments:
-                like = run.like(leaf) if leaf.bytes_whole >= run.limit else None
+                like = run.find_split_like(leaf) if leaf.bytes_whole >= run.limit else None
                 if like is not None and like[0].process == one.process and like[0].at < one.at:
                     taken.append(leaf)
                     other = other or like[0]
@@ -167,9 +175,9 @@ def on_one_device(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator
                     one.function.name,
                     one.function.line,
                     f"this function runs on one of {other.partitions} devices, with full copies of {count_text(taken)} "
-                    f"({size_text(whole(taken))}): {other.function.name} keeps such arrays sharded",
-                    texts(taken),
+                    f"({size_text(bytes_when_whole(taken))}): {other.function.name} keeps such arrays sharded",
+                    describe_leaves(taken),
                     "pass the sharded arrays themselves",
-                    whole(taken),
+                    bytes_when_whole(taken),
                 )
                 break

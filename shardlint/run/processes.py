@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from shardlint.run import launch, stood
-from shardlint.run.launches import launches
+from shardlint.run.launches import read_launches
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.facts import Line
 
@@ -49,12 +49,12 @@ class Process:
     """The user's line at which it stood."""
 
     @property
-    def code(self) -> int:
+    def exit_code(self) -> int:
         """Its exit code, as a shell has it."""
         code = self.child.returncode
         return code if code is not None and code >= 0 else 128 - (code or 0)
 
-    def ended(self) -> dict[str, Any] | None:
+    def end_message(self) -> dict[str, Any] | None:
         """Return the message of the process at its end; None before."""
         for file in (self.folder / "observed").glob("*.jsonl"):
             for text in file.read_text("utf-8", "replace").splitlines():
@@ -63,7 +63,7 @@ class Process:
                     return told
         return None
 
-    def started(self) -> int:
+    def started_bytes(self) -> int:
         """Bytes of what it said of the programs it started: that it goes on."""
         return sum(file.stat().st_size for file in (self.folder / "launches").glob("*.jsonl"))
 
@@ -79,7 +79,7 @@ class Ran:
     """Whether those that lived did nothing when they were ended."""
 
 
-def run(
+def run_processes(
     words: Sequence[str], given: Mapping[str, str], folder: Path, count: int, devices: int, told: bool,
     seconds: float | None, memory: int | None,
 ) -> Ran:  # fmt: skip
@@ -96,24 +96,24 @@ def run(
     shown = _Output(count)
     try:
         for number in range(count):
-            processes.append(_start(words, given, folder, number, count, devices, told, address, memory))
-            shown.follow(number, processes[-1].child)
-        why, idle = _wait(processes, None if seconds is None else began + seconds)
+            processes.append(_start_process(words, given, folder, number, count, devices, told, address, memory))
+            shown.follow_process(number, processes[-1].child)
+        why, idle = _wait_for_all(processes, None if seconds is None else began + seconds)
     finally:
         for one in processes:
-            launch._signal(one.child, launch._KILL)
+            launch._send_signal(one.child, launch._KILL)
             one.child.wait()
-            launch.sweep(one.folder, 0)
-        shown.close()
+            launch.remove_unread_dumps(one.folder, 0)
+        shown.close_output()
     code = (
         launch.TIMED_OUT
         if why in ("time", "stuck", "idle")
-        else next((one.code for one in processes if one.code), 0)
+        else next((one.exit_code for one in processes if one.exit_code), 0)
     )
     if why == "raised":
-        code = next((one.code for one in processes if one.code and not one.killed), 1)
+        code = next((one.exit_code for one in processes if one.exit_code and not one.killed), 1)
     notes = [f"killed at the time limit of {seconds:g} s"] if why == "time" else []
-    if why == "time" and all(one.ended() for one in processes):
+    if why == "time" and all(one.end_message() for one in processes):
         notes.append(
             "every process had finished its code and hung in the shutdown of jax: wait for the last results "
             "first (jax.block_until_ready)"
@@ -122,18 +122,18 @@ def run(
         notes.append("killed: a process waited for one that had finished")
     if why == "idle":
         notes.append(f"killed: no process did anything for {_IDLE:g} s")
-    notes += [_stood(one) for one in processes if one.killed and one.stack]
+    notes += [_describe_stack(one) for one in processes if one.killed and one.stack]
     return Ran(processes, launch.Ended(code, time.monotonic() - began, notes), why, idle)
 
 
-def _start(
+def _start_process(
     words: Sequence[str], given: Mapping[str, str], folder: Path, number: int, count: int, devices: int,
     told: bool, address: str, memory: int | None,
 ) -> Process:  # fmt: skip
     own, raised, stacks = (folder / f"{name}{number}" for name in ("process", "raised", "stacks"))
     for path in (own, raised, stacks):
         path.mkdir()
-    env = launch.environment(own, devices, told, dict(given)) | stood.environment(stacks)
+    env = launch.run_environment(own, devices, told, dict(given)) | stood.stack_environment(stacks)
     env |= {
         "SHARDLINT_RUN_RAISED": str(raised),
         "SHARDLINT_RUN_PROCESS": str(number),
@@ -144,14 +144,14 @@ def _start(
     try:
         child = subprocess.Popen(
             words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            start_new_session=True, preexec_fn=lambda: launch.begin(memory, devices),
+            start_new_session=True, preexec_fn=lambda: launch.prepare_process(memory, devices),
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         raise CannotRun(f"cannot start {shlex.join(words)}: {error}") from None
     return Process(number, own, raised, stacks, child)
 
 
-def _wait(processes: Sequence[Process], end: float | None) -> tuple[str, bool]:
+def _wait_for_all(processes: Sequence[Process], end: float | None) -> tuple[str, bool]:
     """Wait for all; why they were killed, or nothing, and whether those that lived did nothing then."""
     failed: float | None = None
     load = _Load(processes)
@@ -159,13 +159,13 @@ def _wait(processes: Sequence[Process], end: float | None) -> tuple[str, bool]:
     try:
         while any(one.child.poll() is None for one in processes):
             now = time.monotonic()
-            said = [one.ended() for one in processes]
+            said = [one.end_message() for one in processes]
             if failed is None and any(
                 (one.child.poll() or 0) != 0 or (told and told["said"])
                 for one, told in zip(processes, said, strict=True)
             ):
                 failed = now
-            sizes = [one.started() for one in processes]
+            sizes = [one.started_bytes() for one in processes]
             done = [
                 told is not None or one.child.poll() is not None
                 for one, told in zip(processes, said, strict=True)
@@ -174,15 +174,15 @@ def _wait(processes: Sequence[Process], end: float | None) -> tuple[str, bool]:
                 still, before = now, sizes
             why = "time" if end is not None and now > end else ""
             why = why or ("raised" if failed is not None and now > failed + _GRACE else "")
-            why = why or ("stuck" if now > still + _STUCK and _ahead(processes, done) else "")
-            why = why or ("idle" if load.idle() > _IDLE else "")
+            why = why or ("stuck" if now > still + _STUCK and _is_process_ahead(processes, done) else "")
+            why = why or ("idle" if load.idle_seconds() > _IDLE else "")
             if why:
-                idle = load.idle() > 2 * _LOOKED
-                _stop(processes)
+                idle = load.idle_seconds() > 2 * _LOOKED
+                _stop_processes(processes)
                 return why, idle
             time.sleep(0.1)
     except KeyboardInterrupt:
-        _stop(processes)
+        _stop_processes(processes)
         return "time", False
     return "", False
 
@@ -193,19 +193,19 @@ class _Load:
     def __init__(self, processes: Sequence[Process]) -> None:
         self._processes = processes
         self._looked = self._busy = time.monotonic()
-        self._used = self._now()
+        self._used = self._current_load()
 
-    def idle(self) -> float:
+    def idle_seconds(self) -> float:
         """The seconds since one of them last did something."""
         now = time.monotonic()
         if now - self._looked >= _LOOKED:
-            used = self._now()
+            used = self._current_load()
             if used is None or self._used is None or abs(used - self._used) > _BUSY * (now - self._looked):
                 self._busy = now
             self._looked, self._used = now, used
         return now - self._busy
 
-    def _now(self) -> float | None:
+    def _current_load(self) -> float | None:
         groups = {one.child.pid for one in self._processes if one.child.poll() is None}
         total = 0
         try:
@@ -221,27 +221,27 @@ class _Load:
             return None
 
 
-def _ahead(processes: Sequence[Process], done: Sequence[bool]) -> bool:
+def _is_process_ahead(processes: Sequence[Process], done: Sequence[bool]) -> bool:
     """Return whether a process waits in a program that an ended process did not start."""
-    counts = [len(launches(one.folder)) for one in processes]
+    counts = [len(read_launches(one.folder)) for one in processes]
     least = min(count for count, over in zip(counts, done, strict=True) if over)
     return any(count > least for count, over in zip(counts, done, strict=True) if not over)
 
 
-def _stop(processes: Sequence[Process]) -> None:
+def _stop_processes(processes: Sequence[Process]) -> None:
     """Ask those that live where they stand, then kill them, the one that joins them last: the others complain."""
     living = [one for one in processes if one.child.poll() is None]
     for one in living:
-        stood.ask(one.stacks, one.child.pid)
-        one.line, one.stack = stood.told(one.stacks, one.child.pid)
-        one.at = stood.line(one.stacks, one.child.pid)
+        stood.request_stacks(one.stacks, one.child.pid)
+        one.line, one.stack = stood.describe_stopped(one.stacks, one.child.pid)
+        one.at = stood.stopped_line(one.stacks, one.child.pid)
         one.killed = True
     for one in reversed(living):
         # jax catches SIGTERM.
-        launch._signal(one.child, signal.SIGKILL)
+        launch._send_signal(one.child, signal.SIGKILL)
 
 
-def _stood(one: Process) -> str:
+def _describe_stack(one: Process) -> str:
     """Where a process was when it was killed: the user's line, and the innermost frames but for those that watch."""
     frames = [text.strip() for text in one.stack.splitlines()[1:] if "/shardlint/run/observe/" not in text]
     where = f"was at {one.line}" if one.line else "was in no line of the program"
@@ -258,42 +258,42 @@ class _Output:
         self._read: queue.SimpleQueue[tuple[str, int, bytes]] = queue.SimpleQueue()
         self._readers: list[threading.Thread] = []
         self._over = threading.Event()
-        self._writer = threading.Thread(target=self._write, daemon=True)
+        self._writer = threading.Thread(target=self._write_output, daemon=True)
         self._writer.start()
 
-    def follow(self, number: int, child: subprocess.Popen[bytes]) -> None:
+    def follow_process(self, number: int, child: subprocess.Popen[bytes]) -> None:
         """Show what a process prints from now on."""
         for name, stream in (("stdout", child.stdout), ("stderr", child.stderr)):
             assert stream is not None
-            reader = threading.Thread(target=self._take, args=(name, number, stream), daemon=True)
+            reader = threading.Thread(target=self._take_output, args=(name, number, stream), daemon=True)
             reader.start()
             self._readers.append(reader)
 
-    def close(self) -> None:
+    def close_output(self) -> None:
         """Show what is left."""
         for reader in self._readers:
             reader.join(2)
         self._over.set()
         self._writer.join(5)
 
-    def _take(self, name: str, number: int, stream: IO[bytes]) -> None:
+    def _take_output(self, name: str, number: int, stream: IO[bytes]) -> None:
         for line in stream:
             self._read.put((name, number, line))
 
-    def _write(self) -> None:
+    def _write_output(self) -> None:
         while True:
             over = self._over.is_set()
             try:
                 while True:
                     name, number, line = self._read.get(timeout=0.05)
                     self._lines[name][number].append((time.monotonic(), line))
-                    self._show(False)
+                    self._show_lines(False)
             except queue.Empty:
-                self._show(over)
+                self._show_lines(over)
             if over:
                 return
 
-    def _show(self, over: bool) -> None:
+    def _show_lines(self, over: bool) -> None:
         for name, lines in self._lines.items():
             stream = getattr(sys, name)
             while any(lines):

@@ -8,13 +8,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from shardlint.verify.environments import another
+from shardlint.verify.environments import describe_other_environment
 
 _SECONDS = 20
 _ASK = "import importlib.util, sys; sys.exit(3 if importlib.util.find_spec('jax') is None else 0)"
 
 
-def without_jax(words: Sequence[str], place: Path) -> str:
+def explain_missing_jax(words: Sequence[str], place: Path) -> str:
     """Which Python a command started and which to start, where that one has no jax; "" where it has one."""
     found = shutil.which(words[0])
     if found is None or not Path(found).name.startswith("python"):
@@ -26,7 +26,7 @@ def without_jax(words: Sequence[str], place: Path) -> str:
         return ""
     if ended.returncode != 3:
         return ""
-    own = another(found, place).partition("--python ")[2]
+    own = describe_other_environment(found, place).partition("--python ")[2]
     which = own if own and not own.startswith("PATH/") else "PATH/TO/project/.venv/bin/python"
     rest = " ".join(words[1:])
     return (

@@ -25,14 +25,14 @@ _UNNAMED = "_internal_pmap_axis_name"
 _AHEAD = " not placed -> P("
 
 
-def recompiled(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Found]:
+def find_recompilations(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Found]:
     """A function compiled again: for the same shapes placed differently, or again and again. `made` is how often it was
     given to `jax.jit` or `jax.pmap`, where that is three times or more.
     """
     for process in dict.fromkeys(one.process for one in each):
         mine = [one for one in each if one.process == process]
         cost = sum(one.size for one in mine[1:])
-        what = _placed_anew(mine, cost, run)
+        what = _arguments_placed_differently(mine, cost, run)
         if what:
             why = ": the arguments had the same shapes and other shardings"
             advice = "place the arrays before the first call with the shardings that the function returns"
@@ -43,9 +43,14 @@ def recompiled(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Fo
                     "place the arrays with these shardings before the first call; to compile ahead of time, pass "
                     "jax.ShapeDtypeStruct(shape, dtype, sharding=...)"
                 )
-        elif cost >= _COSTLY or _in_a_loop(mine, made) or _by_a_number(mine) or _by_a_length(mine):
-            why, advice = _again(mine, made)
-            what = [text for before, after in pairwise(mine) for text in changed(before, after)]
+        elif (
+            cost >= _COSTLY
+            or _is_recompiled_in_loop(mine, made)
+            or _is_recompiled_by_number(mine)
+            or _is_recompiled_by_length(mine)
+        ):
+            why, advice = _explain_recompilation(mine, made)
+            what = [text for before, after in pairwise(mine) for text in describe_changes(before, after)]
         else:
             continue
         if why:
@@ -59,7 +64,7 @@ def recompiled(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Fo
             )
 
 
-def _in_a_loop(mine: Sequence[Compiled], made: int) -> bool:
+def _is_recompiled_in_loop(mine: Sequence[Compiled], made: int) -> bool:
     """Return whether one line recompiled the same program repeatedly. A large program counts from the third time, if
     it was jitted anew.
     """
@@ -69,7 +74,7 @@ def _in_a_loop(mine: Sequence[Compiled], made: int) -> bool:
     )
 
 
-def _by_a_number(mine: Sequence[Compiled]) -> bool:
+def _is_recompiled_by_number(mine: Sequence[Compiled]) -> bool:
     """Return whether one line recompiled a function to about as many operations on equal shapes. Then a number in them
     changes, such as that of a schedule which is a static argument. A flag or a count of layers changes more.
     """
@@ -85,7 +90,7 @@ def _by_a_number(mine: Sequence[Compiled]) -> bool:
     )
 
 
-def _by_a_length(mine: Sequence[Compiled]) -> bool:
+def _is_recompiled_by_length(mine: Sequence[Compiled]) -> bool:
     """Return whether one line recompiled a function because a dimension of its arguments, other than state or weights,
     changed each time. A few chosen sizes, such as multiples of 8, may be intended.
     """
@@ -106,14 +111,14 @@ def _by_a_length(mine: Sequence[Compiled]) -> bool:
     return False
 
 
-def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:
+def _arguments_placed_differently(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:
     """Return the arguments that were placed differently in two compilations for the same shapes, if that matters."""
     for before, after in pairwise(mine):
         shapes = [[(leaf.where, leaf.array) for leaf in one.arguments] for one in (before, after)]
         # Over another number of devices it is meant for another mesh.
-        if before.devices == 1 or before.devices != after.devices or shapes[0] != shapes[1]:
+        if before.device_count == 1 or before.device_count != after.device_count or shapes[0] != shapes[1]:
             continue
-        moved = changed(before, after)
+        moved = describe_changes(before, after)
         # Plain data parallelism: what is on every device after the first step was given from the host.
         whole = all(text.partition(" not placed -> ")[2].startswith("replicated on") for text in moved)
         if whole and not all("[] " in text for text in moved) and not _rest_is_placed(before, after, moved):
@@ -141,7 +146,7 @@ def _rest_is_placed(before: Compiled, after: Compiled, moved: Sequence[str]) -> 
     return 2 * sum(leaf.bytes_whole for leaf in placed) > sum(leaf.bytes_whole for leaf in state)
 
 
-def _again(mine: Sequence[Compiled], made: int) -> tuple[str, str]:
+def _explain_recompilation(mine: Sequence[Compiled], made: int) -> tuple[str, str]:
     """Why a function was compiled again and again, and what to do; empty where it was not."""
     same = max(Counter(one.digest for one in mine).values())
     shapes = len({tuple(leaf.array for leaf in one.arguments) for one in mine})
@@ -165,7 +170,7 @@ def _again(mine: Sequence[Compiled], made: int) -> tuple[str, str]:
     return "", ""
 
 
-def changed(before: Compiled, after: Compiled) -> list[str]:
+def describe_changes(before: Compiled, after: Compiled) -> list[str]:
     """Return the differences between the arguments of two compilations: `x f32[64,8] -> f32[32,8]`."""
     was = {leaf.where: leaf for leaf in before.arguments}
     texts = []

@@ -27,44 +27,44 @@ def gathered_to_be_cut(
         for one in computation:
             if one.opcode != "all-gather":
                 continue
-            users = computation.users.get(one.name, [])
+            users = computation.users_by_name.get(one.name, [])
             if not users or any(user.opcode != "dynamic-slice" for user in users):
                 continue
-            if not all(by_device(user) for user in users):
+            if not all(is_offset_by_device(user) for user in users):
                 continue
-            if _devices(one, axes) < axes.devices:
+            if _gathered_device_count(one, axes) < axes.devices:
                 continue
-            own, inner = lines.of(one)
-            shape = shapes.arrays(one.shape)[0]
-            yield str(shape), own or inner or Line(), shape.bytes
+            own, inner = lines.lines_of_instruction(one)
+            shape = shapes.parse_arrays(one.shape)[0]
+            yield str(shape), own or inner or Line(), shape.byte_count
 
 
-def _devices(one: Instruction, axes: Axes) -> int:
+def _gathered_device_count(one: Instruction, axes: Axes) -> int:
     """How many devices' parts a gather, with those right before it, brings together."""
     total = 1
     current: Instruction | None = one
     while current is not None and (current.opcode == "all-gather" or current.opcode in _CARRY):
         if current.opcode == "all-gather":
-            total *= axes.of_groups(groups(current))[1]
-        name, _ = current.operands()[0]
+            total *= axes.axes_of_groups(format_groups(current))[1]
+        name, _ = current.parse_operands()[0]
         current = current.computation.instructions.get(name)
     return total
 
 
-def groups(one: Instruction) -> str:
+def format_groups(one: Instruction) -> str:
     """The devices that a collective brings together, as the text has them."""
-    text = one.attributes
+    text = one.attributes_text
     at = text.find("replica_groups=")
     start = at + len("replica_groups=")
     if text.startswith("mesh[", start):
         return text[start : text.find("}", text.find("{", start)) + 1]
-    return one.attribute("replica_groups")
+    return one.attribute_text("replica_groups")
 
 
-def by_device(cut: Instruction) -> bool:
+def is_offset_by_device(cut: Instruction) -> bool:
     """Return whether a slice begins at an offset computed from the device's index."""
     seen: set[str] = set()
-    names = [name for name, _ in cut.operands()[1:]]
+    names = [name for name, _ in cut.parse_operands()[1:]]
     while names:
         name = names.pop()
         one = cut.computation.instructions.get(name)
@@ -76,6 +76,6 @@ def by_device(cut: Instruction) -> bool:
         if len(seen) > 64:
             return False
         names += (
-            [operand for operand, _ in one.operands()] if one.opcode not in ("constant", "parameter") else []
+            [operand for operand, _ in one.parse_operands()] if one.opcode not in ("constant", "parameter") else []
         )
     return False

@@ -19,7 +19,7 @@ class Renamed:
         self._called: dict[tuple[str, int], dict[str, str]] = {}
         self._everywhere: dict[str, str] = {}
         clash = set()
-        for one in events.of("named"):
+        for one in events.events_of_kind("named"):
             file, line, _ = one["defined"] or ("", 0, "")
             names = {str(old): str(new) for old, new in one["names"].items()}
             self._of.setdefault((one["name"], file, line), {}).update(names)
@@ -31,7 +31,7 @@ class Renamed:
         for old in clash:
             del self._everywhere[old]
 
-    def found(self, one: Found) -> Found:
+    def rename_finding(self, one: Found) -> Found:
         """A finding with the user's names."""
         if not self._of:
             return one
@@ -42,18 +42,18 @@ class Renamed:
                 known.update(names)
         for place in lines & set(self._called):
             known.update(self._called[place])
-        to = _rename(known)
+        to = _make_renamer(known)
         return replace(
             one, message=to(one.message), arrays=tuple(map(to, one.arrays)), advice=to(one.advice)
         )
 
-    def functions(self, functions: Iterable[Sequence[Compiled]]) -> list[list[Compiled]]:
+    def rename_functions(self, functions: Iterable[Sequence[Compiled]]) -> list[list[Compiled]]:
         """Functions, for reports, with the user's names for what they take and give."""
         if not self._of:
             return [list(each) for each in functions]
-        return [[self._compiled(one) for one in each] for each in functions]
+        return [[self._rename_compiled(one) for one in each] for each in functions]
 
-    def _compiled(self, one: Compiled) -> Compiled:
+    def _rename_compiled(self, one: Compiled) -> Compiled:
         place = (one.function.name, one.function.line.file, one.function.line.line)
         names = self._of.get(place) or self._called.get((one.function.call.file, one.function.call.line))
         if not names:
@@ -66,7 +66,7 @@ class Renamed:
         return replace(one, program=replace(one.program, arrays=arrays, collectives=moved))
 
 
-def _rename(names: dict[str, str]) -> Callable[[str], str]:
+def _make_renamer(names: dict[str, str]) -> Callable[[str], str]:
     if not names:
         return lambda text: text
     longest = sorted(names, key=len, reverse=True)

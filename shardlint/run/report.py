@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from shardlint.output.printable import printable
+from shardlint.output.printable import make_printable
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Facts, Found, Moved
 from shardlint.run.launch import Ended
 from shardlint.run.raised.told import Told
-from shardlint.run.raised.told import lines as told_lines
-from shardlint.run.recompiled import changed
+from shardlint.run.raised.told import explanation_lines as told_lines
+from shardlint.run.recompiled import describe_changes
 from shardlint.verify.facts import Line
 from shardlint.verify.spec import sizes_text
 from shardlint.verify.texts import size_text
@@ -36,7 +36,7 @@ class Report:
     root: Path
     raised: Sequence[Told] = ()
 
-    def place(self, line: Line) -> str:
+    def format_place(self, line: Line) -> str:
         """`train.py:41`, relative to `root` where it lies below."""
         if not line.file:
             return str(line)
@@ -47,43 +47,43 @@ class Report:
         return str(line)
 
     @property
-    def moved(self) -> list[Moved]:
+    def reported_moves(self) -> list[Moved]:
         """Return the moves to report: at least a hundredth of the largest, and not less than `large`."""
         least = max(self.large, self.facts.moved[0].bytes / 100) if self.facts.moved else 0
         return [one for one in self.facts.moved if one.bytes >= least]
 
-    def summary(self) -> str:
+    def summary_line(self) -> str:
         """One line: what was compiled, over what."""
         facts = self.facts
         if not facts.compiled:
             none = "no jax program was compiled"
             return f"{none} before the exception" if self.raised else f"nothing to report: {none}"
         programs = f"{facts.compiled} program{'s' if facts.compiled > 1 else ''} compiled"
-        if facts.devices < 2 and self.raised:
+        if facts.device_count < 2 and self.raised:
             return f"{programs} before the exception"
-        if facts.devices < 2:
+        if facts.device_count < 2:
             built = " and ".join(sizes_text(mesh).replace(",", " ") for mesh in facts.built)
             return f"{programs}, each for one device: " + (
                 f"no array is placed on the mesh {built}" if built else "there is no mesh"
             )
-        meshes = [sizes_text(mesh).replace(",", " ") for mesh in facts.meshes or facts.built]
-        over = f"mesh {' and '.join(meshes)}" if meshes else f"{facts.devices} devices"
+        meshes = [sizes_text(mesh).replace(",", " ") for mesh in facts.distinct_meshes or facts.built]
+        over = f"mesh {' and '.join(meshes)}" if meshes else f"{facts.device_count} devices"
         return f"{programs}, over {over}"
 
 
 def text_report(report: Report, colour: bool = False) -> str:
     """The report for a person."""
     facts = report.facts
-    lines = [*told_lines(report.raised), f"shardlint run: {report.summary()}"]
+    lines = [*told_lines(report.raised), f"shardlint run: {report.summary_line()}"]
     for found in facts.found:
         lines += _found_lines(found, report, colour)
-    if report.moved:
+    if report.reported_moves:
         lines.append("bytes moved in one call, per device:")
-        lines += [_moved_line(one, report) for one in report.moved[:_LINES]]
-        if len(report.moved) > _LINES:
-            lines.append(f"  ... and {len(report.moved) - _LINES} more lines (all are in --report FILE.json)")
-    lines += [printable(f"note: {note}") for note in (*report.ended.notes, *facts.notes)]
-    if facts.devices > 1 or facts.found:
+        lines += [_moved_line(one, report) for one in report.reported_moves[:_LINES]]
+        if len(report.reported_moves) > _LINES:
+            lines.append(f"  ... and {len(report.reported_moves) - _LINES} more lines (all are in --report FILE.json)")
+    lines += [make_printable(f"note: {note}") for note in (*report.ended.notes, *facts.notes)]
+    if facts.device_count > 1 or facts.found:
         count = len(facts.found)
         below = f", and {facts.below} about arrays below {size_text(report.large)}" if facts.below else ""
         told = len(report.raised)
@@ -98,18 +98,18 @@ def text_report(report: Report, colour: bool = False) -> str:
 def _found_lines(found: Found, report: Report, colour: bool) -> Iterator[str]:
     kind = f"\x1b[31;1m{found.kind}\x1b[0m" if colour else found.kind
     code = f" ({found.code})" if found.code else ""
-    yield f"{printable(report.place(found.line))}: {kind} in {printable(found.function)}{code}"
-    yield printable(f"  {found.message}")
-    yield from (printable(f"    {text}") for text in found.arrays[:_NAMES])
+    yield f"{make_printable(report.format_place(found.line))}: {kind} in {make_printable(found.function)}{code}"
+    yield make_printable(f"  {found.message}")
+    yield from (make_printable(f"    {text}") for text in found.arrays[:_NAMES])
     if len(found.arrays) > _NAMES:
         yield f"    ... and {len(found.arrays) - _NAMES} more"
     if found.advice:
         yield f"  instead: {found.advice}"
     if found.see:
-        places = ", ".join(f"{report.place(line)} ({word})" for word, line in found.see)
-        yield printable(f"  see: {places}")
+        places = ", ".join(f"{report.format_place(line)} ({word})" for word, line in found.see)
+        yield make_printable(f"  see: {places}")
     if found.tests:
-        yield printable(f"  in: {tests_text(found)}")
+        yield make_printable(f"  in: {tests_text(found)}")
 
 
 def tests_text(found: Found) -> str:
@@ -127,13 +127,13 @@ def _moved_line(one: Moved, report: Report) -> str:
     what = ", ".join(one.of[:2]) or ", ".join(one.arrays[:2])
     more = max(len(one.of) or len(one.arrays), 2) - 2
     what += f" and {more} more" if more else ""
-    return printable(
-        f"  {size_text(one.bytes):>10}  {report.place(one.line)} ({one.function})  "
-        f"{one.kind} {over_text(one)}{trips_text(one)}: {what}"
+    return make_printable(
+        f"  {size_text(one.bytes):>10}  {report.format_place(one.line)} ({one.function})  "
+        f"{one.kind} {over_text(one)}{format_trip_count(one)}: {what}"
     )
 
 
-def trips_text(one: Moved) -> str:
+def format_trip_count(one: Moved) -> str:
     """How often the collectives of a line run in one call, where not once."""
     known = [str(count) for count in one.trips if count is not None and count > 1]
     text = f" x{'/'.join(known)}" if known else ""
@@ -150,22 +150,22 @@ def json_report(report: Report, version: str) -> str:
             "command": list(report.command),
             "exit_code": report.ended.code,
             "seconds": round(report.ended.seconds, 3),
-            "devices": facts.devices,
-            "meshes": facts.meshes,
+            "devices": facts.device_count,
+            "meshes": facts.distinct_meshes,
             "compiled": facts.compiled,
             "compile_seconds": round(facts.seconds, 3),
             "large_bytes": report.large,
-            "raised": [one.as_data() for one in report.raised],
+            "raised": [one.encode_explanation() for one in report.raised],
             "findings": [asdict(found) for found in facts.found],
             "moved": [asdict(moved) for moved in facts.moved],
-            "functions": [_function(each) for each in facts.functions],
+            "functions": [_encode_function(each) for each in facts.functions],
             "notes": [*report.ended.notes, *facts.notes],
         },
         indent=2,
     )
 
 
-def _function(each: Sequence[Compiled]) -> dict[str, Any]:
+def _encode_function(each: Sequence[Compiled]) -> dict[str, Any]:
     function = each[0].function
     return {
         "name": function.name,
@@ -179,7 +179,7 @@ def _function(each: Sequence[Compiled]) -> dict[str, Any]:
                 "replicas": one.replicas,
                 "called_from": asdict(one.function.call),
                 "unplaced": sorted(one.unplaced),
-                "changed": changed(each[at - 1], one) if at else [],
+                "changed": describe_changes(each[at - 1], one) if at else [],
                 "program": asdict(one.program),
             }
             for at, one in enumerate(each)

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found, count_text, held, texts, whole
+from shardlint.run.findings import Found, bytes_per_device, bytes_when_whole, count_text, describe_leaves
 from shardlint.run.run import Run, is_state, last_key
 from shardlint.verify.facts import Array, Line
 from shardlint.verify.texts import size_text
@@ -18,15 +18,15 @@ from shardlint.verify.texts import size_text
 _LITTLE = 4
 
 
-def different(each: Sequence[Compiled]) -> list[Compiled]:
+def distinct_compilations(each: Sequence[Compiled]) -> list[Compiled]:
     """Of the compilations of a function those with different arrays, largest first."""
     seen: dict[object, Compiled] = {}
     for one in each:
         seen.setdefault(tuple((leaf.array, leaf.spec, leaf.donated) for leaf in one.program.arrays), one)
-    return sorted(seen.values(), key=lambda one: -held(one.program.arrays))
+    return sorted(seen.values(), key=lambda one: -bytes_per_device(one.program.arrays))
 
 
-def _row_each(leaf: Array, one: Compiled) -> bool:
+def _has_row_per_device(leaf: Array, one: Compiled) -> bool:
     """Return whether each device has a row of its own. Per-device data, such as an error that is fed back, is sharded
     in this way.
     """
@@ -35,31 +35,36 @@ def _row_each(leaf: Array, one: Compiled) -> bool:
     return bool(leaf.axes[0]) and not any(leaf.axes[1:])
 
 
-def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+def find_replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     """Arrays whole on every device, in a program that splits their like or the rest of its state."""
-    if found := _given_back(each, run):
+    if found := _find_state_returned_whole(each, run):
         yield found
         return
-    for one in different(each):
+    for one in distinct_compilations(each):
         wholes = [leaf for leaf in one.program.arrays if run.is_whole(leaf, one)]
         state = [leaf for leaf in one.arguments if run.is_large(leaf, one) and is_state(leaf, one)]
-        split = whole(leaf for leaf in state if leaf.copies < one.partitions and not _row_each(leaf, one))
+        split = bytes_when_whole(
+            leaf for leaf in state if leaf.copies < one.partitions and not _has_row_per_device(leaf, one)
+        )
         # Moments in one row of numbers are split by a plan of their own, as those of their shapes are (ZeRO-1).
         rows = all(len(leaf.shape) < 2 for leaf in state if leaf.copies < one.partitions)
-        mostly_split = split > 0 and not rows and split >= whole(leaf for leaf in state if leaf in wholes)
+        mostly_split = split > 0 and not rows and split >= bytes_when_whole(leaf for leaf in state if leaf in wholes)
         told = [
             leaf
             for leaf in wholes
             if not run.only_its_state(leaf)
-            if run.like(leaf, one) or (mostly_split and (leaf.role == "out" or leaf in state))
+            if run.find_split_like(leaf, one) or (mostly_split and (leaf.role == "out" or leaf in state))
         ]
         # A result that is an argument too is told of once.
         inside = {leaf.array for leaf in told if leaf.role == "in"}
         told = [leaf for leaf in told if leaf.role == "in" or leaf.array not in inside]
         # A little that is left whole beside much that is split is a choice, as of a small embedding.
-        if not told or (whole(told) * _LITTLE <= split and not any(run.like(leaf, one) for leaf in told)):
+        if not told or (
+            bytes_when_whole(told) * _LITTLE <= split
+            and not any(run.find_split_like(leaf, one) for leaf in told)
+        ):
             continue
-        like = next((like for leaf in told if (like := run.like(leaf, one))), None)
+        like = next((like for leaf in told if (like := run.find_split_like(leaf, one))), None)
         text = ""
         if like is not None:
             where = "" if like[0].function == one.function else f" of {like[0].function.name}"
@@ -69,18 +74,18 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
             "replicated",
             one.function.name,
             one.function.line,
-            f"{count_text(told)} replicated on {one.partitions} devices ({size_text(held(told))} a "
+            f"{count_text(told)} replicated on {one.partitions} devices ({size_text(bytes_per_device(told))} a "
             f"device){text}",
-            texts(told),
+            describe_leaves(told),
             advice if told[0].role == "out" else "place it as that array is",
-            held(told),
+            bytes_per_device(told),
         )
         return
 
 
-def _given_back(each: Sequence[Compiled], run: Run) -> Found | None:
+def _find_state_returned_whole(each: Sequence[Compiled], run: Run) -> Found | None:
     """State that a function takes split and gives back whole, by its `out_shardings` or a constraint."""
-    for one in different(each):
+    for one in distinct_compilations(each):
         split: dict[tuple[str, str], Array] = {}
         for leaf in one.arguments:
             if leaf.copies < one.partitions and (key := last_key(leaf.where)):
@@ -91,30 +96,34 @@ def _given_back(each: Sequence[Compiled], run: Run) -> Found | None:
         came = {(leaf.array, last_key(leaf.where)) for leaf in one.arguments if leaf.copies == one.partitions}
         lost = [leaf for leaf in lost if (leaf.array, last_key(leaf.where)) not in came]
         # Gradients, whose like is the state of another function, are no state that is given back.
-        likes = [run.like(leaf, one) for leaf in lost]
+        likes = [run.find_split_like(leaf, one) for leaf in lost]
         if any(like is not None and like[0].function != one.function for like in likes):
             continue
         if lost:
             leaf = split[lost[0].array, last_key(lost[0].where)]
             return Found(
                 "replicated", one.function.name, one.function.line,
-                f"{count_text(lost)} returned replicated on {one.partitions} devices ({size_text(held(lost))} "
+                f"{count_text(lost)} returned replicated on {one.partitions} devices "
+                f"({size_text(bytes_per_device(lost))} "
                 f"a device): the argument {leaf.where}, of the same shape, is {leaf.spec}",
-                texts(lost), "pass its sharding to jax.jit as out_shardings", held(lost),
+                describe_leaves(lost), "pass its sharding to jax.jit as out_shardings", bytes_per_device(lost),
             )  # fmt: skip
     return None
 
 
-def donated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+def find_unused_donations(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     """Donated arrays whose buffers a result could have taken, and none did.
 
     One no result resembles was donated to free its memory; that it does.
     """
-    for one in different(each):
+    for one in distinct_compilations(each):
         lost = [
             (leaf, why)
             for leaf in one.arguments
-            if leaf.donated and leaf.aliased is False and run.is_large(leaf, one) and (why := _why(leaf, one))
+            if leaf.donated
+            and leaf.aliased is False
+            and run.is_large(leaf, one)
+            and (why := _reason_buffer_unused(leaf, one))
         ]
         if lost:
             leaves = [leaf for leaf, _ in lost]
@@ -122,46 +131,48 @@ def donated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                 "donation",
                 one.function.name,
                 one.function.line,
-                f"{count_text(leaves)} donated without effect ({size_text(held(leaves))} a device): "
+                f"{count_text(leaves)} donated without effect ({size_text(bytes_per_device(leaves))} a device): "
                 f"{lost[0][1]}",
-                texts(leaves),
+                describe_leaves(leaves),
                 "return an array with the shape, dtype and sharding of the argument, or do not donate it",
-                held(leaves),
+                bytes_per_device(leaves),
             )
             return
 
 
-def donated_beside(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+def find_missing_donations(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     """A function that donates what no result can take, and keeps the larger state that it gives back: the number of
     another argument, as where a `partial` has taken the first.
     """
-    for one in different(each):
+    for one in distinct_compilations(each):
         donors = [leaf for leaf in one.arguments if leaf.donated]
-        if not donors or any(leaf.aliased is not False or _why(leaf, one) for leaf in donors):
+        if not donors or any(leaf.aliased is not False or _reason_buffer_unused(leaf, one) for leaf in donors):
             continue
-        names = {_parameter(leaf) for leaf in donors}
+        names = {_parameter_name(leaf) for leaf in donors}
         kept: dict[str, list[Array]] = defaultdict(list)
         for leaf in one.arguments:
-            if _parameter(leaf) not in names and run.is_large(leaf, one):
-                kept[_parameter(leaf)].append(leaf)
+            if _parameter_name(leaf) not in names and run.is_large(leaf, one):
+                kept[_parameter_name(leaf)].append(leaf)
         for name, leaves in kept.items():
-            if held(leaves) > held(donors) and all(is_state(leaf, one) for leaf in leaves):
+            if bytes_per_device(leaves) > bytes_per_device(donors) and all(is_state(leaf, one) for leaf in leaves):
                 yield Found(
                     "donation", one.function.name, one.function.line,
                     f"donating {' and '.join(sorted(names))} has no effect, since no result can reuse it: "
-                    f"{name} ({size_text(held(leaves))} a device), which the function returns, is not donated",
-                    texts(leaves), f"donate {name}. After a partial, donate_argnums counts only the remaining "
+                    f"{name} ({size_text(bytes_per_device(leaves))} a device), which the function returns, is "
+                    f"not donated",
+                    describe_leaves(leaves), f"donate {name}. After a partial, donate_argnums counts only the "
+                    f"remaining "
                                    "parameters",
-                    held(leaves), code="SL223",
+                    bytes_per_device(leaves), code="SL223",
                 )  # fmt: skip
                 return
 
 
-def _parameter(leaf: Array) -> str:
+def _parameter_name(leaf: Array) -> str:
     return leaf.where.partition("[")[0].partition(".")[0]
 
 
-def _why(leaf: Array, one: Compiled) -> str:
+def _reason_buffer_unused(leaf: Array, one: Compiled) -> str:
     """Why no result took a buffer; empty where none was to take it."""
     free = Counter(result.array for result in one.results)
     free.subtract(other.array for other in one.arguments if other.aliased)
@@ -176,10 +187,10 @@ def _why(leaf: Array, one: Compiled) -> str:
     return ""
 
 
-def rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+def find_rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     """Arrays made whole on every device only to be cut another way."""
     seen: set[Line] = set()
-    for one in different(each):
+    for one in distinct_compilations(each):
         for warned in one.program.warned:
             if warned.kind == "rematerialised" and warned.bytes >= run.limit and warned.line not in seen:
                 seen.add(warned.line)
@@ -197,7 +208,7 @@ def rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
 def gathered_by_constraint(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     """Constraints that have an array gathered which is cut again right after."""
     seen: set[Line] = set()
-    for one in different(each):
+    for one in distinct_compilations(each):
         told = {warned.bytes for warned in one.program.warned if warned.kind == "rematerialised"}
         for warned in one.program.warned:
             if warned.bytes in told or warned.kind != "forced":

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardlint.run.dumps import Compiled
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.verify.facts import Array
 
 Layout = tuple[int, tuple[tuple[str, int], ...]]
 
-DATA = regex(r"(?i)(data|batch|dp|fsdp|ddp|hsdp|replica|zero)(_|\b|\d)")
+DATA = compile_lazily(r"(?i)(data|batch|dp|fsdp|ddp|hsdp|replica|zero)(_|\b|\d)")
 """What the axis of a batch is called."""
 _SHARE = 0.01
-KEYS = regex(r"\.[^.\[\]]+|\[[^\]]*\]")
+KEYS = compile_lazily(r"\.[^.\[\]]+|\[[^\]]*\]")
 """The keys of a path: `.layers`, `[0]`, `['w']`."""
-_NAMED = regex(r"\.[^\d]|\[['\"]")
-_KEPT = regex(r"(?i)\b(opt(imizer)?(_?states?)?|mu|nu|m|v|trace|momentum|moments?|adam|exp_avg(_sq)?)\b")
+_NAMED = compile_lazily(r"\.[^\d]|\[['\"]")
+_KEPT = compile_lazily(r"(?i)\b(opt(imizer)?(_?states?)?|mu|nu|m|v|trace|momentum|moments?|adam|exp_avg(_sq)?)\b")
 """What optimizers keep for each parameter is called so, or stands below such a name."""
 
 
@@ -33,16 +33,16 @@ class Run:
         self._turned: set[tuple[object, str]] = set()
         for one in self.spread:
             if one.function.own:
-                self._note(one)
+                self._note_compiled(one)
 
-    def _note(self, one: Compiled) -> None:
+    def _note_compiled(self, one: Compiled) -> None:
         for leaf in one.program.arrays:
             # By its size when whole: beside much that lies whole, what a device holds of a split array is little.
             if self.is_large(leaf, one, leaf.bytes_whole) and leaf.copies < one.partitions:
                 if self._is_turned(leaf, one):
                     continue
                 self._paths.setdefault(leaf.array, set()).add(leaf.where)
-                for where in {layout(one), (one.partitions, ()), None}:
+                for where in {find_layout(one), (one.partitions, ()), None}:
                     if leaf.role == "in" and is_state(leaf, one):
                         self._split.setdefault((leaf.array, where), (one, leaf))
                     if key := last_key(leaf.where):
@@ -91,13 +91,13 @@ class Run:
             return True
         return bool(split) and all(_is_moment(one, path) for one in split)
 
-    def like(self, leaf: Array, beside: Compiled | None = None) -> tuple[Compiled, Array] | None:
+    def find_split_like(self, leaf: Array, beside: Compiled | None = None) -> tuple[Compiled, Array] | None:
         """An array of the same type and shape that a function keeps split: one of the same name, or, where
         one of the two has only a number, part of the state that goes from step to step. A batch that
         happens to have the shape of a weight is neither. With `beside` only over the mesh of that function: what one
         layout keeps split says nothing of another one, over fewer or more devices or with other axes.
         """
-        key, where = last_key(leaf.where), layout(beside) if beside is not None else None
+        key, where = last_key(leaf.where), find_layout(beside) if beside is not None else None
         if key and (leaf.array, key, where) in self._named:
             return self._named[leaf.array, key, where]
         known = self._split.get((leaf.array, where))
@@ -106,7 +106,7 @@ class Run:
         return None if key and last_key(known[1].where) else known
 
 
-def layout(one: Compiled) -> Layout:
+def find_layout(one: Compiled) -> Layout:
     """Over how many devices a function runs, and the axes of their mesh; none where no array of it names any."""
     return one.partitions, tuple(one.program.mesh.items())
 

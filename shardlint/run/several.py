@@ -6,32 +6,32 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shardlint.run import processes
-from shardlint.run.compare import compare
-from shardlint.run.dumps import collect
-from shardlint.run.examine import examine, limit_of
+from shardlint.run.compare import compare_processes
+from shardlint.run.dumps import collect_dumps
+from shardlint.run.examine import examine_run, least_reported_bytes
 from shardlint.run.findings import Facts
 from shardlint.run.launch import Ended
-from shardlint.run.observed.events import read
-from shardlint.run.raised.told import Told, told
+from shardlint.run.observed.events import load_events
+from shardlint.run.raised.told import Told, explain_recorded
 
 _DEFAULT = 4
 
 
-def several(
+def run_several(
     words: Sequence[str], given: dict[str, str], folder: Path, count: int, devices: int | None, large: int | None,
     timeout: float | None, memory: int | None,
 ) -> tuple[Ended, Facts, list[Told], int]:  # fmt: skip
     """How the processes ended, what was found in any and in all of them, and what explains their exceptions."""
-    ran = processes.run(
+    ran = processes.run_processes(
         words, given, folder, count, devices or _DEFAULT, devices is not None, timeout, memory
     )
-    seen = [(collect(one.folder), read(one.folder)) for one in ran.processes]
-    found, notes = compare(ran, [events for _, events in seen])
+    seen = [(collect_dumps(one.folder), load_events(one.folder)) for one in ran.processes]
+    found, notes = compare_processes(ran, [events for _, events in seen])
     if large is None:
-        large = max(limit_of(compiled, events) for (compiled, _), events in seen)
+        large = max(least_reported_bytes(compiled, events) for (compiled, _), events in seen)
     facts = Facts()
     for at, ((compiled, problems), events) in enumerate(seen):
-        mine = examine(compiled, large, events)
+        mine = examine_run(compiled, large, events)
         if at == 0:
             facts = mine
         else:
@@ -42,8 +42,10 @@ def several(
     facts.notes += notes
     explained: list[Told] = []
     for one in ran.processes:
-        places = [(each.at.file, each.at.line) for each in explained]
+        places = [(each.user_frame.file, each.user_frame.line) for each in explained]
         explained += [
-            each for each in told(one.raised, one.code == 0) if (each.at.file, each.at.line) not in places
+            each
+            for each in explain_recorded(one.raised, one.exit_code == 0)
+            if (each.user_frame.file, each.user_frame.line) not in places
         ]
     return ran.ended, facts, explained, large

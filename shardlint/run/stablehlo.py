@@ -7,17 +7,17 @@ from __future__ import annotations
 import glob
 from pathlib import Path
 
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.verify.facts import Line
 
-_NAME = regex(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
-_RESULT = regex(r'jax\.result_info = "((?:[^"\\]|\\.)*)"')
-_PLACE = regex(r'#(loc\d*) = loc\("((?:[^"\\]|\\.)*)":(\d+):')
-_CALL = regex(r"#(loc\d*) = loc\(callsite\(#(loc\d*) at #(loc\d*)\)\)")
-_NAMED = regex(r'#(loc\d*) = loc\("((?:[^"\\]|\\.)*)"\(#(loc\d*)\)\)')
+_NAME = compile_lazily(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
+_RESULT = compile_lazily(r'jax\.result_info = "((?:[^"\\]|\\.)*)"')
+_PLACE = compile_lazily(r'#(loc\d*) = loc\("((?:[^"\\]|\\.)*)":(\d+):')
+_CALL = compile_lazily(r"#(loc\d*) = loc\(callsite\(#(loc\d*) at #(loc\d*)\)\)")
+_NAMED = compile_lazily(r'#(loc\d*) = loc\("((?:[^"\\]|\\.)*)"\(#(loc\d*)\)\)')
 
 
-def of(path: Path) -> Path | None:
+def stablehlo_file(path: Path) -> Path | None:
     """The file beside a dump, or None."""
     match = _NAME.fullmatch(path.name)
     if match is None:
@@ -41,17 +41,17 @@ def result_names(file: Path | None) -> list[str]:
         with (file or Path()).open(encoding="utf-8", errors="replace") as text:
             for line in text:
                 if "func.func public @main(" in line:
-                    return [_as_out(name) for name in _RESULT.findall(line)]
+                    return [_name_as_output(name) for name in _RESULT.findall(line)]
     except OSError:
         pass
     return []
 
 
-def _as_out(name: str) -> str:
+def _name_as_output(name: str) -> str:
     return "out" + name.replace("\\22", '"').replace("\\27", "'").removeprefix("result")
 
 
-def stacks(file: Path | None) -> list[list[Line]]:
+def operation_stacks(file: Path | None) -> list[list[Line]]:
     """The calls that lead to each operation, innermost first."""
     try:
         text = (file or Path()).read_text("utf-8", "replace")
@@ -61,7 +61,7 @@ def stacks(file: Path | None) -> list[list[Line]]:
     named = {key: (name, inner) for key, name, inner in _NAMED.findall(text)}
     calls = {key: (inner, outer) for key, inner, outer in _CALL.findall(text)}
 
-    def walk(key: str) -> list[Line]:
+    def walk_frames(key: str) -> list[Line]:
         found: list[Line] = []
         waiting = [key]
         while waiting and len(found) < 200:
@@ -76,4 +76,4 @@ def stacks(file: Path | None) -> list[list[Line]]:
                 found.append(places[key])
         return found
 
-    return [stack for _, inner in named.values() if inner in calls and (stack := walk(inner))]
+    return [stack for _, inner in named.values() if inner in calls and (stack := walk_frames(inner))]

@@ -17,7 +17,7 @@ _WAIT = 0.5
 _ASKED = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else getattr(signal, "SIGINFO", None)
 
 
-def environment(folder: Path) -> dict[str, str]:
+def stack_environment(folder: Path) -> dict[str, str]:
     """Return the environment that makes each Python process of a program write its stack into `folder` on request."""
     return (
         {}
@@ -26,7 +26,7 @@ def environment(folder: Path) -> dict[str, str]:
     )
 
 
-def ask(folder: Path, group: int) -> None:
+def request_stacks(folder: Path, group: int) -> None:
     """Ask the Python processes of a group where they stand, and wait until they have said so, half a second at most."""
     if _ASKED is None:
         return
@@ -46,27 +46,27 @@ def ask(folder: Path, group: int) -> None:
         time.sleep(0.03)
 
 
-def told(folder: Path, first: int) -> tuple[str, str]:
+def describe_stopped(folder: Path, first: int) -> tuple[str, str]:
     """The user's line at which the program stood, `train.py:12 in step`, and its stack as a sentence; "" where no
     process of it wrote one.
 
     Process `first` counts, or where that is no Python, the first of those it started that stood in the user's code.
     """
-    dump = _dump(folder, first)
+    dump = _stack_dump(folder, first)
     if not dump:
         return "", ""
-    lines = "".join(f"\n  {frame}" for frame in stacks.shown(dump))
+    lines = "".join(f"\n  {frame}" for frame in stacks.shown_frames(dump))
     return stacks.users_line(dump), f"Python stack, innermost first:{lines}"
 
 
-def line(folder: Path, first: int) -> Line:
+def stopped_line(folder: Path, first: int) -> Line:
     """That line by itself, with the whole path of its file."""
-    place = stacks.users_place(_dump(folder, first))
+    place = stacks.users_place(_stack_dump(folder, first))
     return Line(*place) if place is not None else Line()
 
 
-def _dump(folder: Path, first: int) -> str:
+def _stack_dump(folder: Path, first: int) -> str:
     files = sorted(folder.iterdir(), key=lambda file: (file.name != str(first), int(file.name)))
     dumps = [file.read_bytes()[:_MOST].decode("utf-8", "replace") for file in files]
-    dumps = [dump for dump in dumps if stacks.shown(dump)]
+    dumps = [dump for dump in dumps if stacks.shown_frames(dump)]
     return next((dump for dump in dumps if stacks.users_line(dump)), dumps[0]) if dumps else ""

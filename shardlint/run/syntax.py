@@ -16,10 +16,14 @@ _KEYWORDS = {
 }
 
 
-def keyword(place: Line, kind: str) -> Line:
+def keyword_line(place: Line, kind: str) -> Line:
     """The line of the keyword that a finding of a jit is about, where its call goes over several lines."""
     words = _KEYWORDS.get(kind, ())
-    calls = [one for one in _calls(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)] if words else []
+    calls = (
+        [one for one in _calls_in_file(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)]
+        if words
+        else []
+    )
     # The innermost call with such a keyword; what stands on one line is one place.
     for one in sorted(calls, key=lambda each: (each.end_lineno or 0) - each.lineno):
         for each in one.keywords:
@@ -28,22 +32,22 @@ def keyword(place: Line, kind: str) -> Line:
     return place
 
 
-def returned(file: str, number: int) -> int:
+def return_line(file: str, number: int) -> int:
     """The line of the only `return` of the function whose `def` (or first decorator) is at a line; 0 without one."""
-    for node in _functions(file):
+    for node in _functions_in_file(file):
         if number in (node.lineno, *(one.lineno for one in node.decorator_list)):
-            found = [one for each in node.body for one in _returns(each)]
+            found = [one for each in node.body for one in _own_returns(each)]
             return found[0].lineno if len(found) == 1 else 0
     return 0
 
 
-def counted(place: Line) -> Line:
+def loop_count_line(place: Line) -> Line:
     """Where the number of rounds of a loop is given that stands at a line: that of a name, where one line of the same
     function gives it; else the line itself.
     """
-    calls = [one for one in _calls(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)]
-    names = {each.id for one in calls for each in _rounds(one)}
-    for node in _functions(place.file):
+    calls = [one for one in _calls_in_file(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)]
+    names = {each.id for one in calls for each in _loop_count_names(one)}
+    for node in _functions_in_file(place.file):
         if names and node.lineno <= place.line <= (node.end_lineno or 0):
             found = [
                 one.lineno
@@ -56,11 +60,11 @@ def counted(place: Line) -> Line:
     return place
 
 
-def hands_on(place: Line) -> bool:
+def is_forwarding_call(place: Line) -> bool:
     """Return whether a line returns the result of a call on several arguments of its function, without naming an axis
     there. Then the callers of the function decide the request.
     """
-    within, statement = _statement(place)
+    within, statement = _innermost_statement(place)
     if within is None or not isinstance(statement, ast.Return):
         return False
     given = {one.arg for one in ast.walk(within.args) if isinstance(one, ast.arg)} - {"self", "cls"}
@@ -74,15 +78,15 @@ def hands_on(place: Line) -> bool:
     return len(names) > 1 and not any(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in each)
 
 
-def reads_outside(place: Line) -> bool:
+def reads_outer_name(place: Line) -> bool:
     """Return whether the statement at a line reads a name that its function neither takes nor binds: a name from
     outside that is no module and no function, or an attribute of `self`.
     """
-    within, statement = _statement(place)
+    within, statement = _innermost_statement(place)
     if within is None or statement is None or hasattr(statement, "body"):
         return False
     called = {one.func for one in ast.walk(statement) if isinstance(one, ast.Call)}
-    bound = {one.arg for one in ast.walk(within) if isinstance(one, ast.arg)} | _unread(place.file)
+    bound = {one.arg for one in ast.walk(within) if isinstance(one, ast.arg)} | _non_array_names(place.file)
     bound |= {one.id for one in ast.walk(within) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
     attributes = [one for one in ast.walk(statement) if isinstance(one, ast.Attribute) and one not in called]
     names = [one for one in ast.walk(statement) if isinstance(one, ast.Name) and one not in called]
@@ -90,9 +94,9 @@ def reads_outside(place: Line) -> bool:
     return any(of_self) or any(one.id not in bound for one in names)
 
 
-def _statement(place: Line) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | None, ast.stmt | None]:
+def _innermost_statement(place: Line) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | None, ast.stmt | None]:
     """The innermost function around a line, and the innermost statement of it there."""
-    around = [one for one in _functions(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)]
+    around = [one for one in _functions_in_file(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)]
     within = max(around, key=lambda one: one.lineno, default=None)
     lines = [
         one for one in ast.walk(within)
@@ -101,7 +105,7 @@ def _statement(place: Line) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | No
     return within, min(lines, key=lambda one: (one.end_lineno or 0) - one.lineno, default=None)
 
 
-def _rounds(call: ast.Call) -> list[ast.Name]:
+def _loop_count_names(call: ast.Call) -> list[ast.Name]:
     """The names that say how often a loop goes round: the second argument of `fori_loop`, `length` of `scan`, and what
     an `arange` that it goes through counts.
     """
@@ -117,17 +121,17 @@ def _rounds(call: ast.Call) -> list[ast.Name]:
     return [one for one in given if isinstance(one, ast.Name)]
 
 
-def _returns(node: ast.AST) -> list[ast.Return]:
+def _own_returns(node: ast.AST) -> list[ast.Return]:
     """The returns of a statement that are its function's own."""
     if isinstance(node, ast.Return):
         return [node]
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
         return []
-    return [one for child in ast.iter_child_nodes(node) for one in _returns(child)]
+    return [one for child in ast.iter_child_nodes(node) for one in _own_returns(child)]
 
 
 @cache
-def tree(file: str) -> ast.AST:
+def parse_file(file: str) -> ast.AST:
     """The syntax of a file; of one that cannot be read as Python, that of an empty one."""
     try:
         return ast.parse(Path(file).read_bytes())
@@ -136,10 +140,10 @@ def tree(file: str) -> ast.AST:
 
 
 @cache
-def _unread(file: str) -> frozenset[str]:
+def _non_array_names(file: str) -> frozenset[str]:
     """Names that hold no arrays: what a file imports, its functions and classes, and those of Python."""
     found = set(dir(builtins))
-    for node in ast.walk(tree(file)):
+    for node in ast.walk(parse_file(file)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             found |= {(one.asname or one.name).partition(".")[0] for one in node.names}
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -148,10 +152,10 @@ def _unread(file: str) -> frozenset[str]:
 
 
 @cache
-def _calls(file: str) -> list[ast.Call]:
-    return [one for one in ast.walk(tree(file)) if isinstance(one, ast.Call)]
+def _calls_in_file(file: str) -> list[ast.Call]:
+    return [one for one in ast.walk(parse_file(file)) if isinstance(one, ast.Call)]
 
 
 @cache
-def _functions(file: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [one for one in ast.walk(tree(file)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+def _functions_in_file(file: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [one for one in ast.walk(parse_file(file)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]

@@ -30,7 +30,7 @@ class Gone(Exception):
 
 
 def offered_actions(shown: Shown, start: int, end: int, only: list[str] | None) -> Iterator[lsp.CodeAction]:
-    """The actions for some characters, without their edits, which `Actions.texts` makes from their `data`."""
+    """The actions for some characters, without their edits, which `Actions.changed_texts` makes from their `data`."""
     said: dict[str, object] = {"uri": shown.buffer.uri, "version": shown.buffer.version}
     if _wants_kind(only, lsp.CodeActionKind.QuickFix.value):
         here = [one for one in shown.findings if one.start <= end and start <= one.end]
@@ -70,14 +70,14 @@ class Actions:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def texts(self, data: dict[str, object]) -> Texts:
+    def changed_texts(self, data: dict[str, object]) -> Texts:
         """The files that an action changes. Raises `Gone`."""
         buffer = self.session.buffers.get(str(data.get("uri")))
         if buffer is None or buffer.version != data.get("version"):
             raise Gone("the text has changed since; ask again")
         if data.get("do") == "all":
             return self._fix_finding(buffer, None)
-        shown = self.session.examined(self._current_buffer(buffer))
+        shown = self.session.examine_buffer(self._current_buffer(buffer))
         for finding in shown.findings:
             if (finding.rule.code, finding.start) == (data.get("code"), data.get("start")):
                 return (
@@ -88,33 +88,33 @@ class Actions:
         raise Gone("the finding is no longer there")
 
     def _current_buffer(self, buffer: Buffer) -> Buffer:
-        self.session.current(buffer.path)
+        self.session.current_state(buffer.path)
         return buffer
 
     def _suppress_finding(self, buffer: Buffer, finding: Finding) -> Texts:
         report = FileReport(buffer.path, buffer.source, [finding])
         after = with_comments(report, self.session.wishes_for(buffer.path).suppression)
         try:
-            buffer.source.replaced(after).encode()
+            buffer.source.with_text(after).encode_file()
         except Unreadable as error:
             raise Gone(str(error)) from None
         return {buffer.path: (buffer.source, after)}
 
     def _fix_finding(self, buffer: Buffer, finding: Finding | None) -> Texts:
         """All safe fixes of a file, or the one of a finding with all that is right only together with it."""
-        kept = self.session.current(buffer.path)
+        kept = self.session.current_state(buffer.path)
         group = finding.fix.together if finding is not None and finding.fix is not None else ()
         paths = dict.fromkeys((buffer.path, *map(Path, group)))
         outcomes = [self._outcome_of_file(path) for path in paths]
         unsafe = finding is not None and not _is_safe(finding)
-        root = kept.checker.root(buffer.path)
-        attempt = Attempt(outcomes, kept.options, unsafe, root, kept.places, self.session.overlay())
-        attempt.make_checker = kept.with_texts
+        root = kept.checker.root_for(buffer.path)
+        attempt = Attempt(outcomes, kept.options, unsafe, root, kept.places, self.session.overlay_texts())
+        attempt.make_checker = kept.checker_with_texts
         if finding is not None:
             attempt.wanted = lambda work, one: _is_it(work, one, finding, buffer.path)
         carry_out(attempt)
         changed = {
-            work.path: (work.before, work.after.text) for work in attempt.works.values() if work.changed
+            work.path: (work.before, work.after.text) for work in attempt.works.values() if work.is_changed
         }
         for path, (source, _) in changed.items():
             if source.in_cells and path not in kept.overlay:
@@ -124,19 +124,19 @@ class Actions:
         return changed
 
     def _outcome_of_file(self, path: Path) -> Outcome:
-        kept = self.session.kept(path)
-        outcome = kept.check(path) if path in kept.overlay else kept.checker.check_file(path)
+        kept = self.session.kept_state(path)
+        outcome = kept.check_open_file(path) if path in kept.overlay else kept.checker.check_file(path)
         if outcome.report is None or path not in kept.overlay:
             return outcome
         return replace(outcome, report=FileReport(path, kept.overlay[path], outcome.report.findings))
 
-    def edit(self, texts: Texts, encoding: Encoding, versioned: bool) -> lsp.WorkspaceEdit:
+    def make_workspace_edit(self, texts: Texts, encoding: Encoding, versioned: bool) -> lsp.WorkspaceEdit:
         """Changed files as an editor takes them."""
         open_ones = {buffer.path: buffer for buffer in self.session.buffers.values()}
         made: list[tuple[str, int | None, list[lsp.TextEdit]]] = []
         for path, (source, after) in texts.items():
             known = open_ones.get(path) or Buffer(path.as_uri(), path, source, None)
-            made += known.edits(after, encoding)
+            made += known.edits_to(after, encoding)
         if not versioned:
             return lsp.WorkspaceEdit(changes={uri: found for uri, _, found in made})
         return lsp.WorkspaceEdit(
@@ -153,7 +153,7 @@ def _is_it(work: Work, one: Finding, finding: Finding, path: Path) -> bool:
         return False
     if finding.fix.together and one.fix.together == finding.fix.together:
         return True
-    return work.path == path and work.origin(one) == finding.start and not work.made
+    return work.path == path and work.original_start(one) == finding.start and not work.made
 
 
 def _refusal_reasons(attempt: Attempt) -> Iterator[str]:

@@ -55,33 +55,33 @@ class Server(LanguageServer):
         super().__init__(
             "shardlint", __version__, protocol_cls=_Protocol, notebook_document_sync=_NOTEBOOKS
         )
-        self.session = Session(self._show, self.log)
-        self.worker = Worker(self.session.check, self._report_failed_check, self._look_at_disk)
-        self.session.pause = self.worker.pause
+        self.session = Session(self._show_diagnostics, self.log_message)
+        self.worker = Worker(self.session.check_open_documents, self._report_failed_check, self._look_at_disk)
+        self.session.pause = self.worker.run_waiting_jobs
         self.actions = Actions(self.session)
         self.notebooks = Open()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
-    def encoding(self) -> Encoding:
+    def position_encoding(self) -> Encoding:
         """How the editor counts characters."""
         return self.workspace.position_encoding or lsp.PositionEncodingKind.Utf16
 
-    def begin(self, params: lsp.InitializeParams) -> None:
+    def begin_session(self, params: lsp.InitializeParams) -> None:
         """The editor says who it is, and may say what it wants."""
         self._loop = asyncio.get_running_loop()
         said = plain_data(params.initialization_options)
         if isinstance(said, dict):
-            self.wish(DEFAULT, said.get("settings", said.get(SECTION, said)))
+            self.apply_settings(DEFAULT, said.get("settings", said.get(SECTION, said)))
 
-    def wish(self, folder: Path, said: Any) -> None:
+    def apply_settings(self, folder: Path, said: Any) -> None:
         """Take settings of the editor for a folder."""
-        wishes, wrong = Wishes.of(said)
+        wishes, wrong = Wishes.parse_wishes(said)
         for one in wrong:
-            self.log(f"the editor's setting shardlint.{one}")
+            self.log_message(f"the editor's setting shardlint.{one}")
         if self.session.wishes.get(folder) != wishes:
             self.session.wishes[folder] = wishes
-            self.worker.later(give_up=True)
+            self.worker.check_later(give_up=True)
 
     async def ask_wishes(self) -> None:
         """Ask the editor for its settings, for each folder."""
@@ -91,57 +91,57 @@ class Server(LanguageServer):
         try:
             found = await self.workspace_configuration_async(lsp.ConfigurationParams(items))
         except JsonRpcException as error:
-            self.log(f"the editor does not tell its settings: {error}")
+            self.log_message(f"the editor does not tell its settings: {error}")
             return
         for scope, said in zip(scopes, found, strict=False):
             name = uris.to_fs_path(scope) if scope is not None else None
             if said is not None:
-                self.wish(DEFAULT if name is None else Path(name).resolve(), plain_data(said))
+                self.apply_settings(DEFAULT if name is None else Path(name).resolve(), plain_data(said))
 
-    async def ask(self, answer: Callable[[], Answer], alone: bool = False) -> Answer:
+    async def ask_worker(self, answer: Callable[[], Answer], alone: bool = False) -> Answer:
         """Have the worker answer."""
-        return await asyncio.wrap_future(self.worker.ask(answer, alone))
+        return await asyncio.wrap_future(self.worker.run_job(answer, alone))
 
-    def look_again(self, forget: bool = False) -> None:
+    def notice_disk_change(self, forget: bool = False) -> None:
         """Something changed on the disk."""
         self.session.look = True
         if forget:
-            self.worker.ask(self.session.forget, alone=True)
-        self.worker.later(give_up=forget)
+            self.worker.run_job(self.session.forget_all, alone=True)
+        self.worker.check_later(give_up=forget)
 
     def _look_at_disk(self) -> None:
         """Nobody types: a good time to look at the disk."""
-        if self.session.old():
+        if self.session.is_disk_state_old():
             self.session.look = True
-            self.worker.later(give_up=False)
+            self.worker.check_later(give_up=False)
 
-    def _show(self, shown: Shown) -> None:
-        found = told.editor_diagnostics(shown, self.encoding)
-        self._in_loop(self._publish_diagnostics, shown.buffer, found)
+    def _show_diagnostics(self, shown: Shown) -> None:
+        found = told.editor_diagnostics(shown, self.position_encoding)
+        self._call_in_loop(self._publish_diagnostics, shown.buffer, found)
 
     def _publish_diagnostics(self, shown: Buffer, found: told.Marks) -> None:
         known = self.session.buffers.get(shown.uri)
-        there = {uri for uri, _ in known.documents} if known is not None else set()
-        for uri, version in shown.documents:
+        there = {uri for uri, _ in known.shown_documents} if known is not None else set()
+        for uri, version in shown.shown_documents:
             if uri in there:
                 params = lsp.PublishDiagnosticsParams(uri, found.get(uri, []), version)
                 self.text_document_publish_diagnostics(params)
 
-    def unmark(self, uris: Iterable[str]) -> None:
+    def clear_diagnostics(self, uris: Iterable[str]) -> None:
         """Documents are gone: nothing is found in them."""
         for uri in uris:
             self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
 
-    def log(self, message: str) -> None:
+    def log_message(self, message: str) -> None:
         """Tell people what went wrong."""
-        self._in_loop(self.window_log_message, lsp.LogMessageParams(lsp.MessageType.Warning, message))
+        self._call_in_loop(self.window_log_message, lsp.LogMessageParams(lsp.MessageType.Warning, message))
 
     def _report_failed_check(self, error: Exception) -> None:
         """A check failed as a whole: say so, and begin the next one with nothing."""
         told = "".join(traceback.format_exception(error))
-        self.log(f"shardlint itself failed, please report it: {told}")
-        self.session.forget()
+        self.log_message(f"shardlint itself failed, please report it: {told}")
+        self.session.forget_all()
 
-    def _in_loop(self, call: Callable[..., None], *arguments: Any) -> None:
+    def _call_in_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *arguments)

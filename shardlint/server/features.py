@@ -31,11 +31,11 @@ _WATCHED = (
 
 def _register_session(server: Server) -> None:
     @server.feature(lsp.INITIALIZE)
-    def begin(params: lsp.InitializeParams) -> None:
-        server.begin(params)
+    def initialize(params: lsp.InitializeParams) -> None:
+        server.begin_session(params)
 
     @server.feature(lsp.INITIALIZED)
-    async def begun(params: lsp.InitializedParams) -> None:
+    async def on_initialized(params: lsp.InitializedParams) -> None:
         can = server.client_capabilities.workspace
         registrations = []
         if (
@@ -61,143 +61,145 @@ def _register_session(server: Server) -> None:
             try:
                 await server.client_register_capability_async(lsp.RegistrationParams([one]))
             except JsonRpcException as error:
-                server.log(f"the editor does not tell of {one.id}: {error}")
+                server.log_message(f"the editor does not tell of {one.id}: {error}")
         if can is not None and can.configuration:
             await server.ask_wishes()
 
     @server.feature(lsp.WORKSPACE_DID_CHANGE_CONFIGURATION)
-    async def configured(params: lsp.DidChangeConfigurationParams) -> None:
+    async def on_configuration_changed(params: lsp.DidChangeConfigurationParams) -> None:
         can = server.client_capabilities.workspace
         if can is not None and can.configuration:
             await server.ask_wishes()
             return
         said = plain_data(params.settings)
         if isinstance(said, dict):
-            server.wish(DEFAULT, said.get(SECTION, said))
+            server.apply_settings(DEFAULT, said.get(SECTION, said))
 
     @server.feature(lsp.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
-    async def folders(params: lsp.DidChangeWorkspaceFoldersParams) -> None:
+    async def on_folders_changed(params: lsp.DidChangeWorkspaceFoldersParams) -> None:
         can = server.client_capabilities.workspace
         if can is not None and can.configuration:
             await server.ask_wishes()
 
     @server.feature(lsp.SHUTDOWN)
-    def end(params: None) -> None:
-        server.worker.end()
+    def on_shutdown(params: None) -> None:
+        server.worker.end_thread()
 
 
 def _register_texts(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
-    def opened(params: lsp.DidOpenTextDocumentParams) -> None:
+    def on_text_opened(params: lsp.DidOpenTextDocumentParams) -> None:
         document = params.text_document
         made = make_buffer(document.uri, document.text, document.version)
         if made is not None:
-            server.session.put(made)
-            server.look_again()
+            server.session.put_buffer(made)
+            server.notice_disk_change()
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
-    def typed(params: lsp.DidChangeTextDocumentParams) -> None:
+    def on_text_changed(params: lsp.DidChangeTextDocumentParams) -> None:
         known = server.session.buffers.get(params.text_document.uri)
         if known is not None:
-            text = apply_changes(known.source, params.content_changes, server.encoding)
+            text = apply_changes(known.source, params.content_changes, server.position_encoding)
             made = make_buffer(known.uri, text, params.text_document.version)
             if made is not None:
-                server.session.put(made)
-                server.worker.later(give_up=True)
+                server.session.put_buffer(made)
+                server.worker.check_later(give_up=True)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
-    def closed(params: lsp.DidCloseTextDocumentParams) -> None:
+    def on_text_closed(params: lsp.DidCloseTextDocumentParams) -> None:
         uri = params.text_document.uri
         if uri in server.session.buffers:
-            server.session.drop(uri)
-            server.unmark([uri])
-            server.look_again()
+            server.session.drop_buffer(uri)
+            server.clear_diagnostics([uri])
+            server.notice_disk_change()
 
 
 def _register_notebooks(server: Server) -> None:
     @server.feature(lsp.NOTEBOOK_DOCUMENT_DID_OPEN)
-    def opened(params: lsp.DidOpenNotebookDocumentParams) -> None:
-        made = server.notebooks.open(params)
+    def on_notebook_opened(params: lsp.DidOpenNotebookDocumentParams) -> None:
+        made = server.notebooks.open_notebook(params)
         if made is not None:
-            server.session.put(made)
-            server.look_again()
+            server.session.put_buffer(made)
+            server.notice_disk_change()
 
     @server.feature(lsp.NOTEBOOK_DOCUMENT_DID_CHANGE)
-    def changed(params: lsp.DidChangeNotebookDocumentParams) -> None:
+    def on_notebook_changed(params: lsp.DidChangeNotebookDocumentParams) -> None:
         before = server.session.buffers.get(params.notebook_document.uri)
-        made = server.notebooks.change(params, server.encoding)
+        made = server.notebooks.change_notebook(params, server.position_encoding)
         if made is not None:
-            server.session.put(made)
-            server.worker.later(give_up=True)
-            server.unmark(dict(before.documents if before else ()).keys() - dict(made.documents).keys())
+            server.session.put_buffer(made)
+            server.worker.check_later(give_up=True)
+            server.clear_diagnostics(
+                dict(before.shown_documents if before else ()).keys() - dict(made.shown_documents).keys()
+            )
 
     @server.feature(lsp.NOTEBOOK_DOCUMENT_DID_SAVE)
-    def saved(params: lsp.DidSaveNotebookDocumentParams) -> None:
-        server.look_again()
+    def on_notebook_saved(params: lsp.DidSaveNotebookDocumentParams) -> None:
+        server.notice_disk_change()
 
     @server.feature(lsp.NOTEBOOK_DOCUMENT_DID_CLOSE)
-    def closed(params: lsp.DidCloseNotebookDocumentParams) -> None:
+    def on_notebook_closed(params: lsp.DidCloseNotebookDocumentParams) -> None:
         uri = params.notebook_document.uri
-        server.notebooks.close(uri)
+        server.notebooks.close_notebook(uri)
         known = server.session.buffers.get(uri)
         if known is not None:
-            server.session.drop(uri)
-            server.unmark(dict(known.documents))
-            server.look_again()
+            server.session.drop_buffer(uri)
+            server.clear_diagnostics(dict(known.shown_documents))
+            server.notice_disk_change()
 
 
 def _register_files(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
-    def saved(params: lsp.DidSaveTextDocumentParams) -> None:
-        server.look_again()
+    def on_file_saved(params: lsp.DidSaveTextDocumentParams) -> None:
+        server.notice_disk_change()
 
     @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-    def happened(params: lsp.DidChangeWatchedFilesParams) -> None:
-        server.look_again(any(not one.uri.endswith((".py", ".pyi", ".ipynb")) for one in params.changes))
+    def on_watched_files_changed(params: lsp.DidChangeWatchedFilesParams) -> None:
+        server.notice_disk_change(any(not one.uri.endswith((".py", ".pyi", ".ipynb")) for one in params.changes))
 
 
 def _register_questions(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
-    async def hover(params: lsp.HoverParams) -> lsp.Hover | None:
-        known = server.session.document(params.text_document.uri)
+    async def answer_hover(params: lsp.HoverParams) -> lsp.Hover | None:
+        known = server.session.buffer_of(params.text_document.uri)
         if known is None:
             return None
-        at = known.at(params.text_document.uri, params.position, server.encoding)
-        return await server.ask(lambda: told.hover_text(server.session, known, at))
+        at = known.offset_at(params.text_document.uri, params.position, server.position_encoding)
+        return await server.ask_worker(lambda: told.hover_text(server.session, known, at))
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS, lsp.CodeLensOptions())
-    async def lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
+    async def answer_lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
         uri = params.text_document.uri
-        known = server.session.document(uri)
+        known = server.session.buffer_of(uri)
         if known is None:
             return []
-        return await server.ask(lambda: told.code_lenses(server.session, known, uri, server.encoding))
+        return await server.ask_worker(lambda: told.code_lenses(server.session, known, uri, server.position_encoding))
 
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
-    async def hint(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+    async def answer_hint(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
         uri = params.text_document.uri
-        known = server.session.document(uri)
+        known = server.session.buffer_of(uri)
         if known is None or not server.session.wishes_for(known.path).layout_hints:
             return []
-        found = await server.ask(lambda: told.inlay_hints(server.session, known, uri, server.encoding))
+        found = await server.ask_worker(lambda: told.inlay_hints(server.session, known, uri, server.position_encoding))
         return [one for one in found if params.range.start.line <= one.position.line <= params.range.end.line]
 
     @server.feature(
         lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(code_action_kinds=KINDS, resolve_provider=True)
     )
-    async def actions(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+    async def answer_actions(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
         uri = params.text_document.uri
-        known = server.session.document(uri)
+        known = server.session.buffer_of(uri)
         if known is None:
             return []
         shown = server.session.shown.get(known.uri)
         if shown is None or shown.buffer is not known:
-            await server.ask(server.session.check_now, alone=True)
+            await server.ask_worker(server.session.check_now, alone=True)
             shown = server.session.shown.get(known.uri)
         if shown is None or shown.buffer is not known:
             return []
         start, end = (
-            known.at(uri, at, server.encoding) for at in (params.range.start, params.range.end)
+            known.offset_at(uri, at, server.position_encoding) for at in (params.range.start, params.range.end)
         )
         only = (
             None
@@ -212,7 +214,7 @@ def _register_questions(server: Server) -> None:
         )
 
     @server.feature(lsp.CODE_ACTION_RESOLVE)
-    async def resolve(params: lsp.CodeAction) -> lsp.CodeAction:
+    async def resolve_action(params: lsp.CodeAction) -> lsp.CodeAction:
         if not await _resolve_action(server, params):
             params.edit = lsp.WorkspaceEdit(changes={})
         return params
@@ -224,13 +226,13 @@ async def _resolve_action(server: Server, action: lsp.CodeAction) -> bool:
     if not isinstance(data, dict):
         return False
     try:
-        texts = await server.ask(lambda: server.actions.texts(data), alone=True)
+        texts = await server.ask_worker(lambda: server.actions.changed_texts(data), alone=True)
     except Gone as error:
         server.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Info, f"Not changed: {error}"))
         return False
     can = server.client_capabilities.workspace
     versioned = bool(can and can.workspace_edit and can.workspace_edit.document_changes)
-    action.edit = server.actions.edit(texts, server.encoding, versioned)
+    action.edit = server.actions.make_workspace_edit(texts, server.position_encoding, versioned)
     return True
 
 

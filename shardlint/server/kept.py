@@ -18,7 +18,7 @@ from shardlint.model.again import Gone
 from shardlint.model.bits import Bits, Need
 from shardlint.model.project import Project
 from shardlint.source.decoding import decode_file
-from shardlint.source.find import matches, survey_folder
+from shardlint.source.find import is_path_matched, survey_folder
 from shardlint.source.lazy import dataclass
 from shardlint.source.store import change_time as changed_at
 from shardlint.source.text import Source, Unreadable, read_bytes
@@ -58,7 +58,7 @@ class Kept:
 
     def _start_checker(self, overlay: Overlay) -> None:
         self.places = Places(Tree(), self.options.config)
-        recall_cards(self.places.store)
+        recall_cards(self.places.result_store)
         self.checker = Checker(self.options, overlay, self.places, before=self._known_before)
         self.overlay = overlay
         self.outcomes.clear()
@@ -66,12 +66,12 @@ class Kept:
         self._bits.clear()
         self._walks.clear()
 
-    def forget(self) -> None:
+    def forget_all(self) -> None:
         """Let go of everything: settings changed."""
         self.checker.let_go()
         self._start_checker(self.overlay)
 
-    def bring(self, overlay: Overlay, look: bool) -> None:
+    def bring_up_to_date(self, overlay: Overlay, look: bool) -> None:
         """Bring all up to date with the texts in editors and, if asked to or after a long time, with the disk."""
         changed = set(_differing_files(self.overlay, overlay))
         files: dict[str, dict[Path, int]] = {}
@@ -87,11 +87,11 @@ class Kept:
         self.overlay = overlay
 
     @property
-    def old(self) -> bool:
+    def is_disk_state_old(self) -> bool:
         """True if the disk was not looked at for some time."""
         return time.monotonic() - self._looked > _LOOK
 
-    def check(self, path: Path) -> Outcome:
+    def check_open_file(self, path: Path) -> Outcome:
         """Return the outcome of an open file, cached or computed now."""
         known = self.outcomes.get(path)
         if known is None:
@@ -102,41 +102,41 @@ class Kept:
             self._walk_projects()
         return known
 
-    def excluded(self, path: Path) -> bool:
+    def is_excluded(self, path: Path) -> bool:
         """Return whether the settings leave a file out."""
-        settings = self.places.settings(str(path.parent))
-        return bool(settings.exclude) and matches(settings.exclude, path, settings.folder)
+        settings = self.places.settings_for(str(path.parent))
+        return bool(settings.exclude) and is_path_matched(settings.exclude, path, settings.settings_folder)
 
-    def with_texts(self, overlay: dict[Path, Source]) -> Checker:
+    def checker_with_texts(self, overlay: dict[Path, Source]) -> Checker:
         """A checker that sees other texts, and knows what is known of the rest."""
         changed = set(_differing_files(self.overlay, overlay))
-        return self.checker.again(overlay, changed, {}, beside=True)[0]
+        return self.checker.make_updated(overlay, changed, {}, beside=True)[0]
 
     def _restart_checker(
         self, overlay: Overlay, changed: set[Path], files: dict[str, dict[Path, int]]
     ) -> None:
         before = self.checker
-        self.checker, gone = before.again(overlay, changed, files)
-        before.dispose(self.checker)
+        self.checker, gone = before.make_updated(overlay, changed, files)
+        before.release_to(self.checker)
         named = tuple(path.name for path in changed)
         for path in self._before.keys() - overlay.keys():
             del self._before[path]
         for path in self._bits.keys() - overlay.keys():
             del self._bits[path]
         for path, known in list(self._before.items()):
-            self._before[path] = known.after(gone.numbers(known.places), named)
+            self._before[path] = known.with_changes(gone.find_invalidated_numbers(known.places), named)
         for path, outcome in list(self.outcomes.items()):
             if path in overlay and outcome.record is not None and outcome.needed is not None:
-                known = Before(outcome.record, self._bits_of(path, outcome.needed))
-                known = known.after(gone.numbers(known.places), named)
-                if path not in changed and known.holds:
+                known = Before(outcome.record, self._dependency_bits(path, outcome.needed))
+                known = known.with_changes(gone.find_invalidated_numbers(known.places), named)
+                if path not in changed and known.is_still_valid:
                     continue
                 self._before[path] = known
             elif path in overlay and path not in changed and not _is_outcome_stale(outcome, gone):
                 continue
             del self.outcomes[path]
 
-    def _bits_of(self, path: Path, needed: tuple[Need, ...]) -> Bits:
+    def _dependency_bits(self, path: Path, needed: tuple[Need, ...]) -> Bits:
         """Which bit stands for what an outcome needed: as in the last edit, where it is the same."""
         known = self._bits.get(path)
         if known is None or known.needed is not needed:
@@ -147,7 +147,7 @@ class Kept:
         return self._before.get(Path(path))
 
     def _walk_projects(self) -> None:
-        for project in self.checker.projects():
+        for project in self.checker.checked_projects():
             root = str(project.root)
             if root not in self._walks:
                 self._walks[root] = _walk_project(root)
@@ -203,6 +203,6 @@ def _folder_stamps(root: str, folders: Iterable[str], tree: Tree) -> Iterator[An
     for place, _ in site_packages(root):
         yield place, changed_at(place)
     for path in folders:
-        folder = tree.folder(path)
+        folder = tree.folder_contents(path)
         if folder is not None:
             yield from ((f"{path}/{name}", stamp) for name, stamp in folder.telling.items())

@@ -18,7 +18,7 @@ def serve_editor() -> None:
     try:
         made.start_io()
     finally:
-        made.worker.end()
+        made.worker.end_thread()
 
 
 def make_server() -> Server:

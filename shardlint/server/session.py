@@ -11,7 +11,7 @@ from shardlint.config.certainty import Certainty
 from shardlint.config.settings import BadSettings
 from shardlint.config.targets import BadTarget
 from shardlint.engine.adoption.baseline import BadBaseline
-from shardlint.engine.adoption.known import compare_with_baseline, projects
+from shardlint.engine.adoption.known import compare_with_baseline, projects_with_baselines
 from shardlint.engine.results import FileReport, Options, Outcome, Report
 from shardlint.rules_api.registry import UnknownRule
 from shardlint.rules_api.rule import Finding
@@ -57,7 +57,7 @@ class Wishes:
     """Whether layouts are shown behind the lines that make arrays."""
 
     @staticmethod
-    def of(said: Any) -> tuple[Wishes, list[str]]:
+    def parse_wishes(said: Any) -> tuple[Wishes, list[str]]:
         """The wishes, and what is wrong with them."""
         wrong: list[str] = []
         said = said if isinstance(said, Mapping) else {}
@@ -102,27 +102,27 @@ class Session:
         self._said: set[str] = set()
         self._last = ""
 
-    def document(self, uri: str) -> Buffer | None:
+    def buffer_of(self, uri: str) -> Buffer | None:
         """Return the buffer of a document, or of the notebook it belongs to."""
         if uri in self.buffers:
             return self.buffers[uri]
-        return next((one for one in self.buffers.values() if uri in dict(one.documents)), None)
+        return next((one for one in self.buffers.values() if uri in dict(one.shown_documents)), None)
 
-    def put(self, buffer: Buffer) -> None:
+    def put_buffer(self, buffer: Buffer) -> None:
         """A text was opened or changed."""
         self.buffers[buffer.uri] = buffer
         self._last = buffer.uri
 
-    def drop(self, uri: str) -> None:
+    def drop_buffer(self, uri: str) -> None:
         """A text was closed."""
         self.buffers.pop(uri, None)
         self.shown.pop(uri, None)
         self._good.pop(uri, None)
 
-    def forget(self) -> None:
+    def forget_all(self) -> None:
         """Let go of all that is known: settings changed."""
         for kept in self._kept.values():
-            kept.forget()
+            kept.forget_all()
 
     def wishes_for(self, path: Path) -> Wishes:
         """Return the editor's settings for a file: those of the nearest folder with some."""
@@ -131,7 +131,7 @@ class Session:
                 return self.wishes[folder]
         return self.wishes.get(DEFAULT, Wishes())
 
-    def kept(self, path: Path) -> Kept:
+    def kept_state(self, path: Path) -> Kept:
         """Return the cached state of the projects under the options for a file."""
         options = self.wishes_for(path).options
         key = options.select, options.ignore, options.certainty
@@ -140,20 +140,20 @@ class Session:
         self._kept[key].checker.pause = self.pause
         return self._kept[key]
 
-    def overlay(self) -> Overlay:
+    def overlay_texts(self) -> Overlay:
         """The texts in editors, by path."""
         return {buffer.path: buffer.source for buffer in list(self.buffers.values())}
 
-    def current(self, path: Path) -> Kept:
+    def current_state(self, path: Path) -> Kept:
         """The same, brought up to date. Raises `Stopped` in the middle of a check, which looks at something else."""
-        kept = self.kept(path)
+        kept = self.kept_state(path)
         if self.checking:
             raise Stopped
-        kept.bring(self.overlay(), look=False)
+        kept.bring_up_to_date(self.overlay_texts(), look=False)
         kept.checker.pause = self.pause
         return kept
 
-    def check(self) -> None:
+    def check_open_documents(self) -> None:
         """Check what is open and not known, the text that was changed last first."""
         self.checking = True
         try:
@@ -165,37 +165,37 @@ class Session:
         """Check for somebody who waits for it. Never in the middle of a check."""
         if self.checking:
             raise Stopped
-        self.check()
+        self.check_open_documents()
 
     def _check_buffers(self) -> None:
         buffers = sorted(self.buffers.values(), key=lambda one: one.uri != self._last)
         self._show_syntax_errors(buffers[:1])
-        overlay, look = self.overlay(), self.look
+        overlay, look = self.overlay_texts(), self.look
         self.look = False
         for kept in {
             id(kept): kept for kept in (self._kept_if_usable(one) for one in buffers) if kept
         }.values():
-            kept.bring(overlay, look)
+            kept.bring_up_to_date(overlay, look)
             kept.checker.pause = self.pause
         for buffer in buffers:
             self.pause()
-            shown = self.examined(buffer)
+            shown = self.examine_buffer(buffer)
             if self.shown.get(buffer.uri) != shown and self.buffers.get(buffer.uri) is buffer:
                 self.shown[buffer.uri] = shown
                 self._show(shown)
 
-    def old(self) -> bool:
+    def is_disk_state_old(self) -> bool:
         """Return whether the disk should be looked at again."""
         used = map(self._kept_if_usable, list(self.buffers.values()))
-        return any(kept.old for kept in used if kept is not None)
+        return any(kept.is_disk_state_old for kept in used if kept is not None)
 
-    def examined(self, buffer: Buffer) -> Shown:
+    def examine_buffer(self, buffer: Buffer) -> Shown:
         """Return the diagnostics of a buffer."""
         try:
-            kept = self.kept(buffer.path)
-            if kept.excluded(buffer.path):
+            kept = self.kept_state(buffer.path)
+            if kept.is_excluded(buffer.path):
                 return Shown(buffer)
-            outcome = kept.check(buffer.path)
+            outcome = kept.check_open_file(buffer.path)
             findings = tuple(_findings_not_in_baseline(buffer, outcome, kept))
         except _REFUSED as error:
             self._log_once(str(error))
@@ -212,7 +212,7 @@ class Session:
 
     def _kept_if_usable(self, buffer: Buffer) -> Kept | None:
         try:
-            return self.kept(buffer.path)
+            return self.kept_state(buffer.path)
         except _REFUSED:
             return None
 
@@ -272,7 +272,7 @@ def _findings_not_in_baseline(buffer: Buffer, outcome: Outcome, kept: Kept) -> l
     source: Source = buffer.source
     report = Report(reports=[FileReport(buffer.path, source, outcome.report.findings)])
     found = Found(met=[Met(str(buffer.path), str(buffer.path))])
-    for project in projects(report, found, kept.options, kept.places).values():
+    for project in projects_with_baselines(report, found, kept.options, kept.places).values():
         if project.file.is_file():
             matched = compare_with_baseline(project, report, False)
             return [finding for _, findings in matched.new for finding in findings]

@@ -30,19 +30,19 @@ class Buffer:
     version: int | None
 
     @property
-    def documents(self) -> list[tuple[str, int | None]]:
+    def shown_documents(self) -> list[tuple[str, int | None]]:
         """The documents that an editor shows it as, and their versions."""
         return [(self.uri, self.version)]
 
-    def where(self, start: int, end: int, encoding: Encoding) -> tuple[str, lsp.Range]:
+    def locate_span(self, start: int, end: int, encoding: Encoding) -> tuple[str, lsp.Range]:
         """The document and the place in it of some characters."""
         return self.uri, editor_range(self.source, start, end, encoding)
 
-    def at(self, uri: str, place: lsp.Position, encoding: Encoding) -> int:
+    def offset_at(self, uri: str, place: lsp.Position, encoding: Encoding) -> int:
         """The character at a place of a document."""
         return text_offset(self.source, place, encoding)
 
-    def edits(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
+    def edits_to(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
         """Return the edits that turn it into another text, by the documents that change."""
         return [(self.uri, self.version, editor_edits(self.source, after, encoding))]
 
@@ -73,7 +73,7 @@ def _declared_encoding(text: str) -> str:
 
 def editor_position(source: Source, offset: int, encoding: Encoding) -> lsp.Position:
     """Where a character of a text is."""
-    line, column = source.position(min(offset, len(source.text)))
+    line, column = source.position_of(min(offset, len(source.text)))
     start = source.line_starts[line - 1]
     return lsp.Position(line - 1, _encoded_units(source.text[start : start + column - 1], encoding))
 
@@ -87,7 +87,7 @@ def text_offset(source: Source, place: lsp.Position, encoding: Encoding) -> int:
     """The character at a place; the end of its line where the line is shorter, of the text where it has fewer lines."""
     if place.line >= len(source.line_starts):
         return len(source.text)
-    line = source.line(place.line + 1)
+    line = source.line_text(place.line + 1)
     codec, unit = _UNIT[str(getattr(encoding, "value", encoding))]
     before = line.encode(codec, "surrogatepass")[: place.character * unit].decode(codec, "ignore")
     return source.line_starts[place.line] + len(before)
@@ -149,5 +149,5 @@ def apply_changes(
             text = source.text[:start] + change.text + source.text[end:]
         else:
             text = change.text
-        source = source.replaced(text)
+        source = source.with_text(text)
     return source.text

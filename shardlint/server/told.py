@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from lsprotocol import types as lsp
 
-from shardlint.engine.explain import axes_of, explain_line
+from shardlint.engine.explain import explain_line, format_axes
 from shardlint.engine.explain_file import layouts_by_line
 from shardlint.model import Program
 from shardlint.output.printable import as_sentence
 from shardlint.output.related import related_places
-from shardlint.rules_api.registry import entries, page_address
+from shardlint.rules_api.registry import page_address, rule_entries
 from shardlint.rules_api.rule import Finding
 from shardlint.server.session import STALE, Session, Shown
 from shardlint.server.texts import Buffer, Encoding
@@ -36,9 +36,9 @@ def editor_diagnostics(shown: Shown, encoding: Encoding) -> Marks:
         _make_diagnostic(found, finding, shown, encoding)
     if shown.broken:
         end = min(shown.at + 1, len(source.text))
-        reason = source.told(shown.broken[0].upper() + shown.broken[1:])
+        reason = source.translate_message(shown.broken[0].upper() + shown.broken[1:])
         code = "settings" if shown.refused else "SL001"
-        uri, where = shown.buffer.where(shown.at, end, encoding)
+        uri, where = shown.buffer.locate_span(shown.at, end, encoding)
         one = lsp.Diagnostic(
             where,
             f"{reason}. Nothing in the file was checked.",
@@ -56,7 +56,7 @@ def editor_diagnostics(shown: Shown, encoding: Encoding) -> Marks:
 
 
 def _make_diagnostic(found: Marks, finding: Finding, shown: Shown, encoding: Encoding) -> lsp.Diagnostic:
-    uri, where = shown.buffer.where(finding.start, finding.end, encoding)
+    uri, where = shown.buffer.locate_span(finding.start, finding.end, encoding)
     one = lsp.Diagnostic(
         where,
         _diagnostic_message(finding),
@@ -82,9 +82,9 @@ def _related_lines(
             if place.line > len(buffer.source.line_starts):
                 continue
             first = buffer.source.line_starts[place.line - 1]
-            text = buffer.source.line(place.line)
+            text = buffer.source.line_text(place.line)
             indent = len(text) - len(text.lstrip())
-            uri, where = buffer.where(first + indent, first + len(text.rstrip()), encoding)
+            uri, where = buffer.locate_span(first + indent, first + len(text.rstrip()), encoding)
         yield lsp.DiagnosticRelatedInformation(lsp.Location(uri, where), place.name)
 
 
@@ -113,11 +113,11 @@ def hover_text(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
     parts = list(_rule_texts(session.shown.get(buffer.uri), at))
     facts, program = _facts_of_buffer(session, buffer)
     if facts is not None and program is not None:
-        line, column = buffer.source.position(at)
+        line, column = buffer.source.position_of(at)
         before = len(buffer.source.text[at - column + 1 : at].encode("utf-8", "replace"))
         lines = _answer_untracked(program, lambda: list(explain_line(program, facts, line, before)))
         if len(lines) > 1:
-            text = "\n".join(buffer.source.told(one.removeprefix("  ")) for one in lines)
+            text = "\n".join(buffer.source.translate_message(one.removeprefix("  ")) for one in lines)
             parts.append(f"```text\n{text}\n```")
     if not parts:
         return None
@@ -126,8 +126,8 @@ def hover_text(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
 
 def _rule_texts(shown: Shown | None, at: int) -> Iterator[str]:
     codes = {one.rule.code for one in (shown.findings if shown else ()) if one.start <= at <= one.end}
-    for code in sorted(codes & entries().keys()):
-        kind = entries()[code].load()
+    for code in sorted(codes & rule_entries().keys()):
+        kind = rule_entries()[code].load_rule()
         summary = (kind.__doc__ or kind.name).strip().splitlines()[0]
         address = page_address(code)
         name = f"[{code} {kind.name}]({address})" if address else f"`{code} {kind.name}`"
@@ -141,15 +141,15 @@ def code_lenses(session: Session, buffer: Buffer, uri: str, encoding: Encoding) 
         return []
     found = []
     for scope in _inner_functions(facts.module):
-        start, _ = facts.span(scope.node)
-        document, where = buffer.where(start, start, encoding)
+        start, _ = facts.character_span(scope.node)
+        document, where = buffer.locate_span(start, start, encoding)
         title = (
             _answer_untracked(program, partial(_region_title, program, facts, scope))
             if document == uri
             else ""
         )
         if title:
-            title = buffer.source.told(title)
+            title = buffer.source.translate_message(title)
             found.append(lsp.CodeLens(where, lsp.Command(title, "")))
     return found
 
@@ -159,13 +159,13 @@ def inlay_hints(session: Session, buffer: Buffer, uri: str, encoding: Encoding) 
     facts, program = _facts_of_buffer(session, buffer)
     if facts is None or program is None:
         return []
-    _, targets = session.kept(buffer.path).checker.known(buffer.path)
+    _, targets = session.kept_state(buffer.path).checker.program_and_targets(buffer.path)
     found = []
     for number, layouts in sorted(
         _answer_untracked(program, partial(layouts_by_line, program, facts, targets)).items()
     ):
-        end = buffer.source.line_starts[number - 1] + len(buffer.source.line(number).rstrip())
-        document, where = buffer.where(end, end, encoding)
+        end = buffer.source.line_starts[number - 1] + len(buffer.source.line_text(number).rstrip())
+        document, where = buffer.locate_span(end, end, encoding)
         if document == uri:
             found.append(lsp.InlayHint(where.end, "; ".join(layouts), padding_left=True))
     return found
@@ -179,34 +179,34 @@ def _inner_functions(scope: Scope) -> Iterator[Scope]:
 
 
 def _region_title(program: Program, facts: FileFacts, scope: Scope) -> str:
-    region = program.tracing.function(facts, scope)
-    if region.traced not in ("always", "sometimes") or len(region.steps) != 1:
+    region = program.tracing.region_of_function(facts, scope)
+    if region.traced not in ("always", "sometimes") or len(region.reasons_inside_out) != 1:
         return ""
     sometimes = "" if region.traced == "always" else " on some ways"
-    step = region.steps[0]
+    step = region.reasons_inside_out[0]
     if not step.text.startswith("traced by"):
         return ""
-    context = program.context(facts, scope.body[0])
-    meshes = {axes_of(one.mesh, " ") for one in context.contexts if one.mesh is not None}
+    context = program.mesh_contexts(facts, scope.body_statements[0])
+    meshes = {format_axes(one.mesh, " ") for one in context.contexts if one.mesh is not None}
     sure = context.complete and not context.bare and len(meshes) == 1
     mesh = f", mesh {meshes.pop()}" if sure and "" not in meshes else ""
     return f"{step.text}{sometimes}{mesh}"
 
 
 def _facts_of_buffer(session: Session, buffer: Buffer) -> tuple[FileFacts | None, Program | None]:
-    kept = session.kept(buffer.path)
+    kept = session.kept_state(buffer.path)
     if kept.overlay.get(buffer.path) is not buffer.source:
-        kept = session.current(buffer.path)
-    program, _ = kept.checker.known(buffer.path)
+        kept = session.current_state(buffer.path)
+    program, _ = kept.checker.program_and_targets(buffer.path)
     try:
-        return program.project.checked(buffer.source, buffer.path), program
+        return program.project.parse_checked(buffer.source, buffer.path), program
     except NotParsed:
         return None, None
 
 
 def _answer_untracked(program: Program, answer: Callable[[], Answer]) -> Answer:
     """An answer in the middle of a check, which does not rest on it."""
-    before = program.needs.begin()
+    before = program.needs.begin_answer()
     try:
         return answer()
     finally:

@@ -56,14 +56,14 @@ class Worker:
         self._thread.start()
         threading.stack_size(before)
 
-    def later(self, give_up: bool) -> None:
+    def check_later(self, give_up: bool) -> None:
         """Check soon. `give_up` says that the check that is running, if any, looks at what is no more."""
         with self._wake:
             self._due = time.monotonic() + self._took
             self._stop = self._stop or give_up
             self._wake.notify()
 
-    def ask(self, answer: Callable[[], Answer], alone: bool = False) -> Future[Answer]:
+    def run_job(self, answer: Callable[[], Answer], alone: bool = False) -> Future[Answer]:
         """Run a job before other things; one that must be `alone` makes a running check begin again after it."""
         job = _Job(answer, alone)
         with self._wake:
@@ -72,7 +72,7 @@ class Worker:
             self._wake.notify()
         return job.future
 
-    def pause(self) -> None:
+    def run_waiting_jobs(self) -> None:
         """In the middle of a check: do the jobs that wait. Raises `Stopped`."""
         while not self._stop and not self._ended and self._jobs and not self._busy:
             self._busy = True
@@ -83,7 +83,7 @@ class Worker:
         if self._stop or self._ended:
             raise Stopped
 
-    def end(self) -> None:
+    def end_thread(self) -> None:
         """End the thread, in the middle of a check too."""
         with self._wake:
             self._ended = True

@@ -7,13 +7,13 @@ from bisect import bisect_right
 from functools import cached_property, lru_cache
 from typing import Literal
 
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 OnLine = Literal["first", "any", "definition"]
 """Which line of a statement a pattern is for: its first, any, or that of the definition of a function or class."""
 _ANYTHING = rb"[^#\n]*"
 _MARK = "\ufeff".encode()
-_NEWLINE = regex(rb"\r\n|\r|\n")
+_NEWLINE = compile_lazily(rb"\r\n|\r|\n")
 
 
 @lru_cache(maxsize=128)
@@ -32,7 +32,7 @@ class Beginnings:
         self._found: dict[tuple[bytes, tuple[bytes, ...]], list[int]] = {}
         self._lines: dict[tuple[bytes, tuple[bytes, ...]], list[int]] = {}
 
-    def places(self, pattern: bytes, saying: tuple[bytes, ...]) -> list[int]:
+    def match_positions(self, pattern: bytes, saying: tuple[bytes, ...]) -> list[int]:
         """Where a pattern matches from the beginning of a line, blanks aside: a place in each such line, in order.
 
         Only lines that hold one of the texts `saying`; all lines where there is none. Trying a pattern at every line
@@ -50,12 +50,12 @@ class Beginnings:
                 ]
         return self._found[key]
 
-    def lines(self, pattern: bytes, saying: tuple[bytes, ...]) -> list[int]:
+    def match_lines(self, pattern: bytes, saying: tuple[bytes, ...]) -> list[int]:
         """The numbers of those lines, from 1."""
         key = pattern, saying
         if key not in self._lines:
             starts = self._line_starts
-            self._lines[key] = [bisect_right(starts, place) for place in self.places(pattern, saying)]
+            self._lines[key] = [bisect_right(starts, place) for place in self.match_positions(pattern, saying)]
         return self._lines[key]
 
     @cached_property

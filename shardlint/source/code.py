@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 # Nothing possessive: groups that are go wrong in `re` of Python 3.11.2.
 _STRING = (
@@ -14,10 +14,10 @@ _STRING = (
     rb"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'"
 )
 # Strings and one newline of many are kept.
-_PARTS = regex(
+_PARTS = compile_lazily(
     rb"(" + _STRING + rb")|(\n)(?:[ \t]*(?:#[^\n]*)?\n)+|(?<![ \t])[ \t]+(?:#[^\n]*)?(?=\n|\Z)|#[^\n]*", re.DOTALL
 )
-_F_STRING = regex(rb"""\b(?:[fFtT][rR]?|[rR][fFtT])(["'])""")
+_F_STRING = compile_lazily(rb"""\b(?:[fFtT][rR]?|[rR][fFtT])(["'])""")
 
 
 def code_of(data: bytes) -> bytes:

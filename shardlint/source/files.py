@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 try:
     import fcntl
@@ -22,7 +22,7 @@ _SUFFIX = ".shardlint"
 _KEPT = 25
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-_LEFT_OVER = regex(r"\.(.+)\.[a-z0-9_]{8}\.shardlint", re.DOTALL)
+_LEFT_OVER = compile_lazily(r"\.(.+)\.[a-z0-9_]{8}\.shardlint", re.DOTALL)
 
 
 def replace_file(path: Path, data: bytes, mode: int | None = None, *, durable: bool = True) -> None:
@@ -52,7 +52,7 @@ def replace_file(path: Path, data: bytes, mode: int | None = None, *, durable: b
             if durable:
                 stream.flush()
                 os.fsync(stream.fileno())
-            ours = old is None or (old.st_nlink == 1 and _given_back(stream.fileno(), old, real))
+            ours = old is None or (old.st_nlink == 1 and _copy_ownership(stream.fileno(), old, real))
         temporary.chmod(mode)
         if ours:
             temporary.replace(real)
@@ -120,7 +120,7 @@ def _remove_unheld(path: Path) -> None:
             os.close(handle)
 
 
-def _given_back(handle: int, old: os.stat_result, path: Path) -> bool:
+def _copy_ownership(handle: int, old: os.stat_result, path: Path) -> bool:
     """Give a new file the owner, group and extended attributes of the old one; False where that is not allowed."""
     new = os.fstat(handle)
     try:

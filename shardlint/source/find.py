@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shardlint.source.lazy import dataclass
 from shardlint.source.other import is_markdown_notebook, other_kind
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.regular import CONFIGURATION_BYTES, read_regular
 from shardlint.source.tree import Below, Stamp, Tree
 
@@ -37,7 +37,7 @@ class Met(NamedTuple):
     """Size and time of change, where it was met in a folder."""
 
     @property
-    def path(self) -> Path:
+    def shown_path(self) -> Path:
         """Its path as people are shown it."""
         return Path(self.shown)
 
@@ -58,12 +58,12 @@ class Found:
     """Whether the settings leave out something in the folders that were walked."""
 
     @property
-    def files(self) -> list[Path]:
+    def file_paths(self) -> list[Path]:
         """The paths of the files."""
-        return [met.path for met in self.met]
+        return [met.shown_path for met in self.met]
 
 
-def find(
+def find_python_files(
     paths: Sequence[Path], exclude: Sequence[str] = (), root: Path | None = None, tree: Tree | None = None
 ) -> Found:
     """Find the Python files below `paths`.
@@ -81,7 +81,7 @@ def find(
         if os.path.isdir(path):
             top = os.path.realpath(path)
             walk = _Walk(tree or Tree(), excluded, base)
-            walk.into(str(path), top, _inherited_ignores(Path(top)))
+            walk.walk_folder(str(path), top, _inherited_ignores(Path(top)))
             named = walk.found
             found.skipped += walk.shut
             found.left_out = found.left_out or walk.left_out
@@ -108,7 +108,7 @@ def find(
     return found
 
 
-def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
+def is_path_matched(patterns: Sequence[str], path: Path, base: Path) -> bool:
     """Return whether patterns as in `.gitignore`, relative to `base`, match a file."""
     return _spec_matches(_Ignore(list(patterns)), str(base), str(path), False)
 
@@ -122,19 +122,19 @@ def survey_folder(top: Path, tree: Tree | None = None) -> Below:
     tree = tree or Tree()
     if real not in tree.walked:
         walk = _Walk(tree)
-        walk.into(real, real, _inherited_ignores(Path(real)))
-        return walk.below()
+        walk.walk_folder(real, real, _inherited_ignores(Path(real)))
+        return walk.collect_below()
     return tree.walked[real]()
 
 
 # `*a*a*a*b` asks for years of trying on a long name of a's. Where another star follows, the first place that has the
 # text after a star is as good as any later one, and none need be tried twice; so it is with folders between `**`.
 _STAR, _BELOW = "[^/]*", "(?:/.+)?"
-_STARS = regex(r"(?:\[\^/\]\*)+")
-_STAR_AND_TEXT = regex(
+_STARS = compile_lazily(r"(?:\[\^/\]\*)+")
+_STAR_AND_TEXT = compile_lazily(
     r"\[\^/\]\*((?:\\.|\[\^?\]?(?:\\.|[^\]\\])*\](?![*+])|[^\\\[\]().*+?^$|/])+)(?=\[\^/\]\*)"
 )
-_ANY_AND_FOLDERS = regex(r"\(\?:(\.\+/|/\.\+)\)\?(.+?)(?=\(\?:/\.\+\)\?)", re.DOTALL)
+_ANY_AND_FOLDERS = compile_lazily(r"\(\?:(\.\+/|/\.\+)\)\?(.+?)(?=\(\?:/\.\+\)\?)", re.DOTALL)
 
 
 class _Ignore:
@@ -156,11 +156,11 @@ class _Ignore:
         ]
         self._single: dict[int, GitIgnoreSpec] = {}
 
-    def verdict(self, path: str) -> bool | None:
+    def is_path_ignored(self, path: str) -> bool | None:
         """Return whether the patterns ignore a path; None if none of them names it."""
         near = [index for word, index in self._words if word in path]
         if any(self._pattern_names_path(index, path) for index in near):
-            return self._whole.check_file(path).include
+            return self._combined_spec.check_file(path).include
         return None
 
     def _pattern_names_path(self, index: int, path: str) -> bool:
@@ -169,12 +169,12 @@ class _Ignore:
         return self._single[index].check_file(path).include is not None
 
     @cached_property
-    def _whole(self) -> GitIgnoreSpec:
+    def _combined_spec(self) -> GitIgnoreSpec:
         return _parse_spec(self._lines)
 
 
 _Ignores = list[tuple[str, _Ignore]]
-_WILD = regex(r"[*?]")
+_WILD = compile_lazily(r"[*?]")
 _ALL = slice(None)
 
 
@@ -190,9 +190,9 @@ class _Walk:
         self.shut: list[tuple[Path, str]] = []
         self.left_out = False
 
-    def into(self, shown: str, real: str, ignores: _Ignores) -> None:
+    def walk_folder(self, shown: str, real: str, ignores: _Ignores) -> None:
         """Look into a folder and those in it."""
-        folder = self.tree.folder(real)
+        folder = self.tree.folder_contents(real)
         if folder is None:
             self.shut.append((Path(shown), "the folder cannot be listed"))
             return
@@ -208,10 +208,10 @@ class _Walk:
             if stamp is None and name in ALWAYS_EXCLUDED:
                 continue
             where = prefix + name
-            if not free and self._left_out(where, stamp is None, ignores):
+            if not free and self._is_left_out(where, stamp is None, ignores):
                 continue
             if stamp is None:
-                self.into(before + name, where, ignores)
+                self.walk_folder(before + name, where, ignores)
                 continue
             real_path = where
             if name in folder.links:
@@ -221,14 +221,14 @@ class _Walk:
             self.found.append(Met(before + name, real_path, stamp))
         if unhindered:
             here = slice(first, len(self.found)), slice(first_folder, len(self.folders))
-            self.tree.walked[real] = partial(self.below, *here)
+            self.tree.walked[real] = partial(self.collect_below, *here)
 
-    def below(self, met: slice = _ALL, folders: slice = _ALL) -> Below:
+    def collect_below(self, met: slice = _ALL, folders: slice = _ALL) -> Below:
         """Return the files and folders found, or a part of them."""
         files = {found.real: found.stamp for found in self.found[met] if found.stamp is not None}
         return files, self.folders[folders]
 
-    def _left_out(self, where: str, is_dir: bool, ignores: _Ignores) -> bool:
+    def _is_left_out(self, where: str, is_dir: bool, ignores: _Ignores) -> bool:
         return _is_ignored(ignores, where, is_dir) or self._is_excluded(where, is_dir)
 
     def _is_excluded(self, where: str, is_dir: bool) -> bool:
@@ -257,7 +257,7 @@ def _verdict_of_spec(spec: _Ignore, root: str, path: str, is_dir: bool) -> bool 
     if not path.startswith(above) or path == above:
         return None
     relative = path[len(above) :].replace(os.sep, "/")
-    return spec.verdict(relative + "/" if is_dir else relative)
+    return spec.is_path_ignored(relative + "/" if is_dir else relative)
 
 
 def _inherited_ignores(top: Path) -> _Ignores:
@@ -294,7 +294,7 @@ def _parse_spec(lines: list[str]) -> GitIgnoreSpec:
     for pattern in spec.patterns:
         regex = getattr(pattern, "regex", None)
         if regex is not None and (regex.pattern.count(_STAR) > 2 or _BELOW in regex.pattern):
-            pattern.regex = re.compile(_tried_once(regex.pattern))
+            pattern.regex = re.compile(_anchor_once(regex.pattern))
     return spec
 
 
@@ -310,7 +310,7 @@ def _texts_of_pattern(line: str) -> tuple[str, ...]:
     return (found,)
 
 
-def _tried_once(regex: str) -> str:
+def _anchor_once(regex: str) -> str:
     regex = _STAR_AND_TEXT.sub(r"(?>[^/]*?\1)", _STARS.sub(_STAR, regex))
     return _ANY_AND_FOLDERS.sub(lambda any: f"(?>(?:{any[1].replace('+', '+?')})??{any[2]}(?=/))", regex)
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from shardlint.source.notebook import read_program
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 SOURCE_FOLDERS = ("", "src", "lib", "python")
 """The folders of a root that its modules are looked for in."""
@@ -30,25 +30,25 @@ _FOREIGN = frozenset(sys.stdlib_module_names) | {
 }
 _OTHERS = _FOREIGN | {"torch", "torchvision", "tensorflow", "keras", "transformers", "datasets", "diffusers", "scipy"}
 _WORD = rb"[\w.\x80-\xff]"
-_IMPORT = regex(rb"import(?![\w\x80-\xff])[ \t]*")
+_IMPORT = compile_lazily(rb"import(?![\w\x80-\xff])[ \t]*")
 # How a statement begins, up to the word `import`.
-_HEAD = regex(rb"(?:^|[;:])[ \t\f]*(?:from[ \t]*((?:\.[ \t]*)*" + _WORD + rb"*)[ \t]*)?$")
+_HEAD = compile_lazily(rb"(?:^|[;:])[ \t\f]*(?:from[ \t]*((?:\.[ \t]*)*" + _WORD + rb"*)[ \t]*)?$")
 _LOOK_BACK = 200
-_IN_BRACKETS = regex(rb"\(((?:[^()#]|#[^\n]*)*)\)")
-_ON_LINE = regex(rb"[^\n;#]*")
-_NAME = regex(_WORD + rb"+")
-_DYNAMIC = regex(
+_IN_BRACKETS = compile_lazily(rb"\(((?:[^()#]|#[^\n]*)*)\)")
+_ON_LINE = compile_lazily(rb"[^\n;#]*")
+_NAME = compile_lazily(_WORD + rb"+")
+_DYNAMIC = compile_lazily(
     rb"(?:import_module|__import__|run_module|run_path|spec_from_file_location)\("
     rb"[ \t\n]*(?:(['\"])([A-Za-z_][\w.]*)\1[ \t\n]*[,)])?"
 )
 # A name of a module in a string, or the start of one that is put together.
-_QUOTED = regex(rb"['\"]([A-Za-z_][\w.]*?)(\.\{|\.['\"]|['\"])")
-_COMMENT = regex(rb"#[^\n]*")
+_QUOTED = compile_lazily(rb"['\"]([A-Za-z_][\w.]*?)(\.\{|\.['\"]|['\"])")
+_COMMENT = compile_lazily(rb"#[^\n]*")
 # How many bits the known sets of files may have together before they are let go of.
 _MOST_BITS = 500_000_000
 
 
-def imports_of(data: bytes) -> tuple[str, ...]:
+def parse_imports(data: bytes) -> tuple[str, ...]:
     """The modules that a file may import, by what its bytes say: dotted names, relative ones with their dots.
 
     `from a import b` is `a.b`, for `b` may be a module. What ends in `.*` is all below a package.
@@ -66,9 +66,9 @@ def imports_of(data: bytes) -> tuple[str, ...]:
     return tuple(sorted(name.decode("utf-8", "replace") for name in found))
 
 
-def imports_in(path: Path) -> tuple[str, ...]:
+def read_imports(path: Path) -> tuple[str, ...]:
     """The modules that a file may import; none of one that cannot be read."""
-    return imports_of(read_program(path) or b"")
+    return parse_imports(read_program(path) or b"")
 
 
 def _imports_at_match(data: bytes, match: re.Match[bytes]) -> Iterator[bytes]:
@@ -106,7 +106,7 @@ def _dynamic_imports(data: bytes) -> Iterator[bytes]:
             yield quoted[1] if len(quoted[2]) == 1 else quoted[1] + b".*"
 
 
-def in_root(imports: Iterable[str], head: str, found: Callable[[str], bool]) -> bool:
+def imports_by_root_name(imports: Iterable[str], head: str, found: Callable[[str], bool]) -> bool:
     """Return whether a file imports modules in the project's root by the name of the root itself, that of its package.
 
     `lmpo.utils.configs` is utils/configs.py where the clone is called otherwise, or is put on the path as `lmpo`. At
@@ -141,16 +141,16 @@ class ImportGraph:
         self._resolved: dict[tuple[str, str], frozenset[int]] = {}
         self._tops: dict[str, str] = {}
         if edges is not None:
-            self.edges = list(map(frozenset, edges))
+            self.import_edges = list(map(frozenset, edges))
 
-    def together(self, path: str) -> int:
+    def files_run_together(self, path: str) -> int:
         """The files that may run in one program with a file, as bits by their places in `paths`.
 
         All of them for a file that is not among these.
         """
         place = self._place.get(path)
         if place is None:
-            return self.all
+            return self.all_files
         if place not in self._together:
             if len(self._together) * len(self.paths) > _MOST_BITS:
                 for known in (self._above, self._below, self._together):
@@ -160,34 +160,34 @@ class ImportGraph:
             if above not in self._below:
                 hidden = above & self._files_with_hidden_imports
                 self._below[above] = (
-                    self.all
+                    self.all_files
                     if hidden
-                    else self._reachable_places(self._places_of_mask(above), self.edges, {})
+                    else self._reachable_places(self._places_of_mask(above), self.import_edges, {})
                 )
             self._together[place] = self._below[above]
         return self._together[place]
 
-    def below(self, path: str) -> int:
+    def files_imported_by(self, path: str) -> int:
         """A file and what it imports, and what these import; all where one imports what its text does not name."""
         place = self._place.get(path)
         if place is None:
-            return self.all
-        found = self._reachable_places((place,), self.edges, {})
-        return self.all if found & self._files_with_hidden_imports else found
+            return self.all_files
+        found = self._reachable_places((place,), self.import_edges, {})
+        return self.all_files if found & self._files_with_hidden_imports else found
 
-    def resolves(self, folder: str, name: str) -> bool:
+    def is_module_known(self, folder: str, name: str) -> bool:
         """Return whether a module imported in a folder is a file of the project, or a library that is known by name."""
         return name.partition(".")[0] in _FOREIGN or any(True for _ in self._find_module_files(folder, name))
 
-    def joined(self, path: str) -> int:
+    def files_transitively_together(self, path: str) -> int:
         """The files that may run with a file, with one of those, and so on."""
         place = self._place.get(path)
         if place is None:
-            return self.all
+            return self.all_files
         if place not in self._joined:
             found = self._reachable_places((place,), self._edges_both_ways, {})
             meets = (
-                self.all if found & self._files_with_hidden_imports else found
+                self.all_files if found & self._files_with_hidden_imports else found
             )  # what a computed name imports may be any of them
             self._joined.update(dict.fromkeys(self._places_of_mask(found), meets))
         return self._joined[place]
@@ -195,18 +195,18 @@ class ImportGraph:
     def imports_itself(self, importer: str, path: str) -> bool:
         """Return whether one file imports another directly, and not only through a third."""
         one, other = self._place.get(importer), self._place.get(path)
-        return one is not None and other is not None and other in self.edges[one]
+        return one is not None and other is not None and other in self.import_edges[one]
 
-    def names(self, mask: int) -> frozenset[str]:
+    def paths_of_bits(self, mask: int) -> frozenset[str]:
         """The paths that bits stand for."""
         return frozenset(self.paths[place] for place in self._places_of_mask(mask))
 
-    def holds(self, mask: int, path: str) -> bool:
+    def contains_path(self, mask: int, path: str) -> bool:
         """Return whether a file is in a set of files, given as bits."""
         return path not in self._place or bool(mask >> self._place[path] & 1)
 
     @cached_property
-    def all(self) -> int:
+    def all_files(self) -> int:
         """Every file."""
         return (1 << len(self.paths)) - 1
 
@@ -240,21 +240,21 @@ class ImportGraph:
         return found
 
     @cached_property
-    def edges(self) -> list[frozenset[int]]:
+    def import_edges(self) -> list[frozenset[int]]:
         """Return the imports of each file within the project, by the places of files in `paths`."""
         return [self._imported_places(place, path) for place, path in enumerate(self.paths)]
 
     @cached_property
     def _importers_of_places(self) -> list[frozenset[int]]:
         found: list[set[int]] = [set() for _ in self.paths]
-        for place, targets in enumerate(self.edges):
+        for place, targets in enumerate(self.import_edges):
             for target in targets:
                 found[target].add(place)
         return list(map(frozenset, found))
 
     @cached_property
     def _edges_both_ways(self) -> list[frozenset[int]]:
-        return [below | above for below, above in zip(self.edges, self._importers_of_places, strict=True)]
+        return [below | above for below, above in zip(self.import_edges, self._importers_of_places, strict=True)]
 
     def _imported_places(self, place: int, path: str) -> frozenset[int]:
         folder = path.rpartition("/")[0]
@@ -269,26 +269,29 @@ class ImportGraph:
             key = folder if name.startswith(".") else self._top_folder(folder), name
             if key not in self._resolved:
                 self._resolved[key] = frozenset(self._find_module_files(folder, name))
-            found |= self._resolved[key] or self._of_root(path, name)
+            found |= self._resolved[key] or self._files_by_root_name(path, name)
         found.update(self._package_inits(folder))
         if _is_test(path):
             found.update(self._conftest_places(folder))
         found.discard(place)
         return frozenset(found)
 
-    def _of_root(self, path: str, name: str) -> set[int]:
-        """Return the files that a name may mean which begins with the name of the root itself: see `in_root`."""
+    def _files_by_root_name(self, path: str, name: str) -> set[int]:
+        """Return the files that a name may mean which begins with the name of the root itself.
+
+        See `imports_by_root_name`.
+        """
         head, _, rest = name.partition(".")
         if not head or not rest:
             return set()
 
-        def found(dotted: str) -> bool:
+        def exists_in_root(dotted: str) -> bool:
             inside = f"{self.root}/{dotted.replace('.', '/')}"
             return f"{inside}.py" in self._place or f"{inside}/__init__.py" in self._place
 
         return (
             set(self._find_module_files(self.root, rest))
-            if in_root(self.imports[path], head, found)
+            if imports_by_root_name(self.imports[path], head, exists_in_root)
             else set()
         )
 
@@ -337,7 +340,7 @@ class ImportGraph:
                 known = True
                 yield place
         if not known and parts and not level and parts[0] not in _FOREIGN:
-            yield from self._by_ending(parts)
+            yield from self._files_by_path_ending(parts)
 
     def _places_at_bases(self, bases: list[str], relative: str, whole: bool) -> Iterator[int]:
         for base in bases:
@@ -351,7 +354,7 @@ class ImportGraph:
                     return
 
     def _import_bases(self, folder: str) -> Iterator[str]:
-        """The folders that absolute names are looked for in, as `Project.resolve` does."""
+        """The folders that absolute names are looked for in, as `Project.resolve_module` does."""
         base = self._top_folder(folder)
         while base.startswith(self.root) and len(base) > len(self.root):
             yield base
@@ -367,7 +370,7 @@ class ImportGraph:
             self._tops[folder] = top
         return self._tops[folder]
 
-    def _by_ending(self, parts: list[str]) -> Iterator[int]:
+    def _files_by_path_ending(self, parts: list[str]) -> Iterator[int]:
         """Files whose path ends in a name, or in as much of its beginning as any does."""
         for count in range(len(parts), 0, -1):
             ending = "/" + "/".join(parts[:count])

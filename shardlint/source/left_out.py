@@ -13,16 +13,16 @@ import warnings
 from collections.abc import Iterator
 
 from shardlint.source.lazy import dataclass
-from shardlint.source.magics import lines_of, with_lines
-from shardlint.source.patterns import regex
+from shardlint.source.magics import replace_lines, split_cell_lines
+from shardlint.source.patterns import compile_lazily
 
-_IMPORT = regex(r"(?:import|from)[ \t]")
-_NAME = regex(r"(?<![\w.])[^\W\d]\w*")
-_ASSIGNS = regex(r"(?<![=!<>:+\-*/%@&|^])(?:[:+\-*/%@&|^]|\*\*|//|<<|>>)?=(?!=)")
-_BINDS = regex(
+_IMPORT = compile_lazily(r"(?:import|from)[ \t]")
+_NAME = compile_lazily(r"(?<![\w.])[^\W\d]\w*")
+_ASSIGNS = compile_lazily(r"(?<![=!<>:+\-*/%@&|^])(?:[:+\-*/%@&|^]|\*\*|//|<<|>>)?=(?!=)")
+_BINDS = compile_lazily(
     r"\b(?:def|class|as|global|import|del)[ \t]+([^\W\d]\w*)|\bfor[ \t]+(.+?)[ \t]in\b|(\w+)[ \t]*:="
 )
-_WRITTEN = regex(r"(?:\A|(?<=[\r\n]))(?:\w+ = )*get_ipython\(\)  #!([^\r\n]*)")
+_WRITTEN = compile_lazily(r"(?:\A|(?<=[\r\n]))(?:\w+ = )*get_ipython\(\)  #!([^\r\n]*)")
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,15 @@ def parse_problem(code: str) -> LeftOut | None:
     return None
 
 
-def left_out(parts: list[str]) -> dict[int, LeftOut]:
+def find_unparsable_cells(parts: list[str]) -> dict[int, LeftOut]:
     """The cells that cannot be parsed by themselves, by their index."""
     found = {index: parse_problem(part) for index, part in enumerate(parts)}
     return {index: why for index, why in found.items() if why is not None}
 
 
-def in_place_of(code: str) -> str:
+def placeholder_code(code: str) -> str:
     """The Python that stands for a cell, on the same lines."""
-    lines = lines_of(code)
+    lines = split_cell_lines(code)
     kept = [bool(_IMPORT.match(line)) and parse_problem(line) is None for line in lines]
     known = {name for line, stays in zip(lines, kept, strict=True) if stays for name in _NAME.findall(line)}
     bound = dict.fromkeys(name for line in lines for name in _bound_names(line) if name not in known)
@@ -69,10 +69,10 @@ def in_place_of(code: str) -> str:
         else:
             made.append(f"{binds}get_ipython()  #!{line}")
             binds = ""
-    return with_lines(code, made)
+    return replace_lines(code, made)
 
 
-def as_it_was(text: str) -> str:
+def original_cell_code(text: str) -> str:
     """The code of such a cell as it stands in the notebook."""
     return _WRITTEN.sub(r"\1", text)
 

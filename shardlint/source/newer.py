@@ -25,7 +25,7 @@ def explain_newer_syntax(source: Source) -> str:
 
     parsed: list[bool] = []
 
-    def parse() -> None:
+    def parse_source() -> None:
         try:
             libcst.parse_module(text)
         except Exception:
@@ -34,7 +34,7 @@ def explain_newer_syntax(source: Source) -> str:
 
     before = threading.stack_size(_STACK)
     try:
-        thread = threading.Thread(target=parse)
+        thread = threading.Thread(target=parse_source)
         thread.start()
         thread.join()
     except RuntimeError:  # no memory for the stack: no hint

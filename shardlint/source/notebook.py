@@ -17,21 +17,34 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shardlint.source.lazy import dataclass
-from shardlint.source.left_out import LeftOut, as_it_was, in_place_of, left_out, parse_problem
-from shardlint.source.magics import as_python, as_written, indent_of, lines_of, remove_indent, restore_indent
+from shardlint.source.left_out import (
+    LeftOut,
+    find_unparsable_cells,
+    original_cell_code,
+    parse_problem,
+    placeholder_code,
+)
+from shardlint.source.magics import (
+    convert_to_python,
+    first_indentation,
+    remove_indent,
+    restore_indent,
+    restore_notebook_code,
+    split_cell_lines,
+)
 from shardlint.source.other import says_jupytext
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, check_size, check_text, read_bytes
 
 # `# %%` is how scripts that are notebooks begin a cell, and so what rules know one by.
-BORDER = regex(r"\n# %% cell \d+\n")
-_BORDER_LINE = regex(r"# %% cell \d+")
-_BLANK = regex(r"[ \t\r\n]*")
-_LINE = regex(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_FENCE = regex(r"(?m)^(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)\n(?P<body>(?:.*\n)*?)(?P=fence)[ \t]*\r?$")
-_OPTIONS = regex(r"\A(?:---\r?\n(?:.*\r?\n)*?---\r?\n|(?:[ \t]*:[\w-]+:.*\r?\n)+)?(?:[ \t]*\r?\n)*")
-_SAID = regex(r"\blines? (\d+)\b((?:(?:, | and | to )\d+\b)*)(?! of )")
-_LINE_OF = regex(r"\bline \d+")
+BORDER = compile_lazily(r"\n# %% cell \d+\n")
+_BORDER_LINE = compile_lazily(r"# %% cell \d+")
+_BLANK = compile_lazily(r"[ \t\r\n]*")
+_LINE = compile_lazily(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_FENCE = compile_lazily(r"(?m)^(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)\n(?P<body>(?:.*\n)*?)(?P=fence)[ \t]*\r?$")
+_OPTIONS = compile_lazily(r"\A(?:---\r?\n(?:.*\r?\n)*?---\r?\n|(?:[ \t]*:[\w-]+:.*\r?\n)+)?(?:[ \t]*\r?\n)*")
+_SAID = compile_lazily(r"\blines? (\d+)\b((?:(?:, | and | to )\d+\b)*)(?! of )")
+_LINE_OF = compile_lazily(r"\bline \d+")
 _DECODER = json.JSONDecoder()
 
 
@@ -45,14 +58,14 @@ class Cell:
     code: str
 
     @cached_property
-    def indent(self) -> str:
+    def first_indentation(self) -> str:
         """Return the indentation of its first line, which IPython removes from all lines that begin with it."""
-        return indent_of(self.code)
+        return first_indentation(self.code)
 
     @cached_property
-    def lines(self) -> list[str]:
+    def code_lines(self) -> list[str]:
         """The lines of its code."""
-        return lines_of(self.code)
+        return split_cell_lines(self.code)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,40 +79,40 @@ class Notebook(Source):
 
     in_cells = True
 
-    def replaced(self, text: str) -> Notebook:
+    def with_text(self, text: str) -> Notebook:
         """The same notebook with another Python text."""
         return replace(self, text=text)
 
-    def place(self, offset: int) -> tuple[int | None, int, int]:
+    def locate_offset(self, offset: int) -> tuple[int | None, int, int]:
         """The cell of a character, its line in the cell and its column."""
-        line, column = self.position(offset)
-        cell, within = self.of_line(line)
-        return cell, within, column + self.indented(line)
+        line, column = self.position_of(offset)
+        cell, within = self.cell_of_line(line)
+        return cell, within, column + self.extra_indentation(line)
 
-    def indented(self, line: int) -> int:
+    def extra_indentation(self, line: int) -> int:
         """By how much a line of the text is indented further in its cell."""
         index = bisect_right(self._first_lines, line) - 1
         cell = self.cells[index] if index < len(self.cells) else None
         if cell is not None and index in dict(self.unparsed):
-            within = min(line - self._first_lines[index], len(cell.lines) - 1)
-            return len(cell.lines[within]) - len(self.line(line))
-        if cell is None or not cell.indent or not self.line(line).strip():
+            within = min(line - self._first_lines[index], len(cell.code_lines) - 1)
+            return len(cell.code_lines[within]) - len(self.line_text(line))
+        if cell is None or not cell.first_indentation or not self.line_text(line).strip():
             return 0
         within = line - self._first_lines[index]
-        whole = within >= len(cell.lines) or cell.lines[within].startswith(cell.indent)
-        return len(cell.indent) if whole else 0
+        whole = within >= len(cell.code_lines) or cell.code_lines[within].startswith(cell.first_indentation)
+        return len(cell.first_indentation) if whole else 0
 
-    def shown_at(self, offset: int) -> tuple[str, int]:
+    def shown_line_at(self, offset: int) -> tuple[str, int]:
         """The line of a cell; of one that was left out, without what stands for it in the text."""
-        line = self.position(offset)[0]
+        line = self.position_of(offset)[0]
         index = bisect_right(self._first_lines, line) - 1
         if index >= len(self.cells) or index not in dict(self.unparsed):
-            return super().shown_at(offset)
-        lines = self.cells[index].lines
+            return super().shown_line_at(offset)
+        lines = self.cells[index].code_lines
         text = lines[min(line - self._first_lines[index], len(lines) - 1)]
-        return text, len(self.line(line)) - len(text)
+        return text, len(self.line_text(line)) - len(text)
 
-    def of_line(self, line: int) -> tuple[int, int]:
+    def cell_of_line(self, line: int) -> tuple[int, int]:
         """The cell of a line, and the line in it."""
         index = bisect_right(self._first_lines, line) - 1
         number = self.cells[index].number if index < len(self.cells) else 1
@@ -108,17 +121,17 @@ class Notebook(Source):
     def line_of(self, cell: int | None, line: int) -> int | None:
         """The line of the text that a line of a cell is; None where there is none."""
         for first, one in zip(self._first_lines, self.cells, strict=False):
-            if one.number == cell and 1 <= line <= len(one.lines):
+            if one.number == cell and 1 <= line <= len(one.code_lines):
                 return first + line - 1
         return None
 
-    def left_out(self) -> Iterator[tuple[int, int, str]]:
+    def unparsable_cells(self) -> Iterator[tuple[int, int, str]]:
         """The cells that cannot be parsed: where Python stopped in the text, the cell's number, and why."""
         for index, why in self.unparsed:
             cell, first = self.cells[index], self._first_lines[index]
-            line = first + min(why.line, len(cell.lines)) - 1
+            line = first + min(why.line, len(cell.code_lines)) - 1
             start = self.line_starts[line - 1]
-            start += len(self.line(line)) - len(cell.lines[line - first])
+            start += len(self.line_text(line)) - len(cell.code_lines[line - first])
             there = f"line {line - first + 1} of cell {cell.number}"
             yield start + why.column - 1, cell.number, _LINE_OF.sub(there, why.reason, count=1)
 
@@ -126,45 +139,45 @@ class Notebook(Source):
     def _first_lines(self) -> list[int]:
         found = [1]
         for number in range(1, len(self.line_starts) + 1):
-            if _BORDER_LINE.fullmatch(self.line(number)):
+            if _BORDER_LINE.fullmatch(self.line_text(number)):
                 found.append(number + 1)
         return found
 
-    def told(self, message: str) -> str:
+    def translate_message(self, message: str) -> str:
         """A message with the cells and lines that people see."""
 
-        def said(match: re.Match[str]) -> str:
+        def replace_line_number(match: re.Match[str]) -> str:
             numbers = re.findall(r"\d+", match[0])
-            shown = [f"line {within} of cell {cell}" for cell, within in map(self.of_line, map(int, numbers))]
+            shown = [f"line {within} of cell {cell}" for cell, within in map(self.cell_of_line, map(int, numbers))]
             return " and ".join(shown)
 
-        return self.told_elsewhere(_SAID.sub(said, message))
+        return self.translate_message_of_other(_SAID.sub(replace_line_number, message))
 
-    def told_elsewhere(self, message: str) -> str:
+    def translate_message_of_other(self, message: str) -> str:
         """A message with the cells and lines that people see behind the notebook's name."""
 
-        def behind(match: re.Match[str]) -> str:
-            cell, within = self.of_line(int(match[1]))
+        def replace_place_after(match: re.Match[str]) -> str:
+            cell, within = self.cell_of_line(int(match[1]))
             return f"{self.path.name}:cell {cell}:{within}"
 
-        def before(match: re.Match[str]) -> str:
-            cell, within = self.of_line(int(match[1]))
+        def replace_place_before(match: re.Match[str]) -> str:
+            cell, within = self.cell_of_line(int(match[1]))
             return f"line {within} of cell {cell} of {self.path.name}"
 
         name = re.escape(self.path.name)
-        message = re.sub(rf"(?<![\w.-]){name}:(\d+)", behind, message)
-        return re.sub(rf"\bline (\d+) of {name}(?![\w.-])", before, message)
+        message = re.sub(rf"(?<![\w.-]){name}:(\d+)", replace_place_after, message)
+        return re.sub(rf"\bline (\d+) of {name}(?![\w.-])", replace_place_before, message)
 
-    def encode(self) -> bytes:
+    def encode_file(self) -> bytes:
         """The bytes of the file. Raises `Unreadable` where a change goes over the border of cells."""
         parts = BORDER.split(self.text)
         if len(parts) != max(1, len(self.cells)):
             raise Unreadable("the fix would change the border of two cells")
         made, at = [], 0
         for cell, part in zip(self.cells, parts, strict=False):
-            code = restore_indent(_as_written(part), cell.indent, cell.code)
+            code = restore_indent(_restore_source(part), cell.first_indentation, cell.code)
             if code != cell.code:
-                made += [self.raw[at : cell.start], _put_back(self, cell, code)]
+                made += [self.raw[at : cell.start], _format_cell_source(self, cell, code)]
                 at = cell.end
         data = "".join([*made, self.raw[at:]]).encode("utf-8")
         return codecs.BOM_UTF8 + data if self.bom else data
@@ -197,18 +210,18 @@ def read_notebook(path: Path, data: bytes) -> Notebook:
     except UnicodeDecodeError as error:
         raise Unreadable(f"the file is not a notebook: byte {error.start} is not UTF-8") from None
     cells = tuple(_markdown_blocks(raw) if path.suffix == ".md" else _read_cells(raw))
-    texts = [as_python(remove_indent(cell.code, cell.indent)) for cell in cells]
+    texts = [convert_to_python(remove_indent(cell.code, cell.first_indentation)) for cell in cells]
     text = check_text(_join_cells(cells, texts))
     check_size(len(text))
-    unparsed = {} if parse_problem(text) is None else left_out(texts)
+    unparsed = {} if parse_problem(text) is None else find_unparsable_cells(texts)
     if unparsed:
-        texts = [in_place_of(part) if index in unparsed else part for index, part in enumerate(texts)]
+        texts = [placeholder_code(part) if index in unparsed else part for index, part in enumerate(texts)]
         text = _join_cells(cells, texts)
-    parts = list(map(_as_written, BORDER.split(text)))
+    parts = list(map(_restore_source, BORDER.split(text)))
     exact = not cells or (
         len(parts) == len(cells)
         and all(
-            restore_indent(part, cell.indent, cell.code) == cell.code
+            restore_indent(part, cell.first_indentation, cell.code) == cell.code
             for part, cell in zip(parts, cells, strict=True)
         )
     )
@@ -222,8 +235,8 @@ def _join_cells(cells: tuple[Cell, ...], texts: list[str]) -> str:
     return text
 
 
-def _as_written(part: str) -> str:
-    return as_written(as_it_was(part))
+def _restore_source(part: str) -> str:
+    return restore_notebook_code(original_cell_code(part))
 
 
 # notebooks as JSON
@@ -310,7 +323,7 @@ def _skip_blanks(raw: str, at: int) -> int:
     return match.end() if match is not None else at
 
 
-def _put_back(source: Notebook, cell: Cell, code: str) -> str:
+def _format_cell_source(source: Notebook, cell: Cell, code: str) -> str:
     """Code as it is written in the file, in the way of the code that stood there."""
     if source.path.suffix == ".md":
         return code

@@ -22,6 +22,6 @@ class _Pattern:
         return found
 
 
-def regex(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+def compile_lazily(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Return a pattern that is compiled on first use, which is when an error in `text` shows."""
     return cast("re.Pattern[AnyStr]", _Pattern(text, flags))

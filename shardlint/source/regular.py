@@ -12,7 +12,7 @@ import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,8 @@ RECORD_BYTES = 64_000_000
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _CHUNK = 65_536
 # `tomllib` takes the square of the time for a key with many parts.
-_STRING = regex(r"""(?s)"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'""")
-_LONG_KEY = regex(r"(?<![\w.-])(?:[\w-]++[ \t]*+\.[ \t]*+){100}")
+_STRING = compile_lazily(r"""(?s)"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'""")
+_LONG_KEY = compile_lazily(r"(?<![\w.-])(?:[\w-]++[ \t]*+\.[ \t]*+){100}")
 
 
 class NotRegular(OSError):

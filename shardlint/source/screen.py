@@ -8,7 +8,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, cast
 
 from shardlint.source.beginning import Beginnings
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 # Blanks for all that is in no identifier: one translation finds every word of a file, faster than a search for each.
 _IN_WORDS = bytes(
@@ -50,15 +50,15 @@ NAMES, CALLING, TAKING, LINE, NAMES_LIKE = b"names:", b"calling:", b"taking:", b
 # library. And before groups of texts, with \x02 between them: of each, its texts with \x03 between them, one must
 # stand there.
 NAMED, EACH, ANY_OF = b"named:", b"each:", b"of:"
-_FROM = regex(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
-_IMPORTED = regex(rb"import[ \t]*+(\((?:[^()#]|#[^\n]*)*+|(?:[^\n\\]|\\\r?\n?)*+)")
+_FROM = compile_lazily(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
+_IMPORTED = compile_lazily(rb"import[ \t]*+(\((?:[^()#]|#[^\n]*)*+|(?:[^\n\\]|\\\r?\n?)*+)")
 # What is private, and the address of documentation.
 _UNASKED = (b"_", b"readthedocs")
 # Libraries whose functions have names that methods and other libraries have too.
 _CALLED_SO = {b"numpy": (b"numpy", b"np", b"onp", b"_np")}
 # Patterns that begin with a letter of their own are some ten times faster than those that begin with a boundary.
-_CALLED = regex(rb"\n[ \t]*+(?:\w++\.)*+(\w++)\(")
-_HEADER = regex(rb"def\s++\w++\s*+\(((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+)")
+_CALLED = compile_lazily(rb"\n[ \t]*+(?:\w++\.)*+(\w++)\(")
+_HEADER = compile_lazily(rb"def\s++\w++\s*+\(((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+)")
 
 
 @lru_cache(maxsize=4)
@@ -80,7 +80,7 @@ def _split_texts(text: bytes) -> list[bytes]:
 
 
 @lru_cache(maxsize=64)
-def _of_lines(text: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bytes]:
+def _parse_line_conditions(text: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bytes]:
     """Return the conditions of a line pattern: the texts of the file, of its names and of the line, and the pattern
     itself.
     """
@@ -124,7 +124,7 @@ class Screen:
         self._needles = {word.encode(): (word, tuple(asked.items())) for word, asked in words.items()}
 
     @classmethod
-    def load(cls, data: Any) -> Screen:
+    def load_screen(cls, data: Any) -> Screen:
         """A screen from plain data. Raises `AttributeError`, `TypeError` or `ValueError` for what is none."""
         return cls(
             {
@@ -136,7 +136,7 @@ class Screen:
             }
         )
 
-    def dump(self) -> dict[str, Any]:
+    def dump_screen(self) -> dict[str, Any]:
         """The screen as plain data."""
         return {
             word: {
@@ -146,31 +146,31 @@ class Screen:
             for word, asked in self.words.items()
         }
 
-    def left_of(self, whole: Screen) -> dict[str, Any]:
+    def difference_from(self, whole: Screen) -> dict[str, Any]:
         """Return the difference of a screen for some of the rules from the screen of all, as plain data."""
         other = {word: asked for word, asked in self.words.items() if whole.words.get(word) != asked}
-        return {"gone": sorted(whole.words.keys() - self.words.keys()), "other": Screen(other).dump()}
+        return {"gone": sorted(whole.words.keys() - self.words.keys()), "other": Screen(other).dump_screen()}
 
-    def without(self, data: Any) -> Screen:
-        """The screen for some of the rules, from what `left_of` gave. Raises as `load` does."""
-        gone, other = set(map(str, data["gone"])), Screen.load(data["other"])
+    def select_rules(self, data: Any) -> Screen:
+        """The screen for some of the rules, from what `difference_from` gave. Raises as `load` does."""
+        gone, other = set(map(str, data["gone"])), Screen.load_screen(data["other"])
         return Screen({word: asked for word, asked in self.words.items() if word not in gone} | dict(other.words))
 
-    def hits(self, data: bytes | Texts) -> list[str]:
+    def find_words(self, data: bytes | Texts) -> list[str]:
         """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
-        texts = Texts.of(data)
-        words = self._needles.keys() & texts.words
+        texts = Texts.make_texts(data)
+        words = self._needles.keys() & texts.identifiers
         return self._words_near_texts(words, texts) if words else []
 
-    def of(self, hits: Iterable[str], data: bytes | Texts) -> list[str]:
+    def filter_words(self, hits: Iterable[str], data: bytes | Texts) -> list[str]:
         """The same, of what a screen for more rules has found."""
-        return self._words_near_texts({word.encode() for word in hits} & self._needles.keys(), Texts.of(data))
+        return self._words_near_texts({word.encode() for word in hits} & self._needles.keys(), Texts.make_texts(data))
 
     def _words_near_texts(self, words: set[bytes], texts: Texts) -> list[str]:
         found = []
         for needle in words:
             word, asked = self._needles[needle]
-            if any(texts.meet(library, near) for library, near in asked):
+            if any(texts.mentions_library_near(library, near) for library, near in asked):
                 found.append(word)
         return sorted(found)
 
@@ -193,31 +193,31 @@ class Texts(dict[bytes, bool]):
             before._edit = None
 
     @classmethod
-    def of(cls, data: bytes | Texts) -> Texts:
+    def make_texts(cls, data: bytes | Texts) -> Texts:
         """The texts of a file, given as such or as bytes."""
         return data if isinstance(data, cls) else cls(cast(bytes, data))
 
     @cached_property
-    def words(self) -> set[bytes]:
+    def identifiers(self) -> set[bytes]:
         """The identifiers."""
         return words_of(self.data)
 
     @cached_property
-    def _about_any(self) -> bool:
+    def _is_library_mentioned(self) -> bool:
         taken, named, sharded = (
             any(map(self.__getitem__, texts)) for texts in (_TAKEN, _LIBRARIES, _SHARDED)
         )
         return taken or (named and sharded) or self[_FLAGS]
 
     @cached_property
-    def _lines(self) -> bytes:
+    def _file_with_leading_break(self) -> bytes:
         """The file with a line break before every line."""
         return b"\n" + self.data
 
     @cached_property
     def _called_names(self) -> bytes:
         """The names, in small letters, of what lines begin by calling."""
-        return b"\n".join(_CALLED.findall(self._lines)).lower()
+        return b"\n".join(_CALLED.findall(self._file_with_leading_break)).lower()
 
     @cached_property
     def _parameter_names(self) -> set[bytes]:
@@ -226,11 +226,11 @@ class Texts(dict[bytes, bool]):
 
     def __missing__(self, text: bytes) -> bool:
         kind = _search_kind(text)
-        known = self._edit.still(text, kind) if self._edit is not None else None
-        found = self[text] = self._looked_for(text, kind) if known is None else known
+        known = self._edit.is_still_present(text, kind) if self._edit is not None else None
+        found = self[text] = self._search_text(text, kind) if known is None else known
         return found
 
-    def _looked_for(self, text: bytes, kind: Kind) -> bool:
+    def _search_text(self, text: bytes, kind: Kind) -> bool:
         if kind is None:
             return text in self._identifiers_once
         if callable(kind):
@@ -239,11 +239,11 @@ class Texts(dict[bytes, bool]):
             return re.search(text, self.data) is not None
         return text in self.data
 
-    def names_another(self, text: bytes) -> bool:
+    def imports_unknown_name(self, text: bytes) -> bool:
         """Return whether a file imports a name from a module that does not have it. It may be True for a file without
         such imports.
         """
-        known, data, words = _known_names(text), self.data, self.words
+        known, data, words = _known_names(text), self.data, self.identifiers
         for module, (last, names) in known.items():
             if last not in words or module + b"." not in data:
                 continue
@@ -257,45 +257,45 @@ class Texts(dict[bytes, bool]):
                     return True
         return False
 
-    def calling(self, text: bytes) -> bool:
+    def has_call_line(self, text: bytes) -> bool:
         """Return whether a line begins with a call of something whose name contains this text."""
         return text[len(CALLING) :].lower() in self._called_names
 
-    def taking(self, text: bytes) -> bool:
+    def has_parameter(self, text: bytes) -> bool:
         """Return whether a function has a parameter. It may be True if the header contains the word elsewhere."""
         return text[len(TAKING) :] in self._parameter_names
 
-    def line(self, text: bytes) -> bool:
+    def has_matching_line(self, text: bytes) -> bool:
         """Return whether a line matches a pattern at its first character that is no blank, in a file that matches
         another pattern.
         """
-        near, names, saying, pattern = _of_lines(text)
+        near, names, saying, pattern = _parse_line_conditions(text)
         if saying and not any(map(self.__getitem__, saying)):
             return False
         if not all(self[asked] for asked in (names, near) if asked):
             return False
-        return self.begins(pattern, saying)
+        return self.has_line_beginning(pattern, saying)
 
-    def begins(self, pattern: bytes, saying: tuple[bytes, ...]) -> bool:
+    def has_line_beginning(self, pattern: bytes, saying: tuple[bytes, ...]) -> bool:
         """Return whether a line with one of some texts begins with a pattern."""
         key = pattern, saying
         if key not in self._begins:
             known = self._edit.still_begins(pattern, saying) if self._edit is not None else None
             if known is None:
-                known = bool(self.beginnings.places(pattern, saying))
+                known = bool(self.beginnings.match_positions(pattern, saying))
             self._begins[key] = known
         return self._begins[key]
 
-    def names_like(self, text: bytes) -> bool:
+    def has_identifier_like(self, text: bytes) -> bool:
         """Return whether an identifier, in small letters, matches a pattern."""
         return re.search(text[len(NAMES_LIKE) :], self._identifiers_once.lower()) is not None
 
     @cached_property
     def _identifiers_once(self) -> bytes:
         """The identifiers, each once, blanks between them: a tenth of the file."""
-        return b" ".join(self.words)
+        return b" ".join(self.identifiers)
 
-    def named(self, text: bytes) -> bool:
+    def is_name_used(self, text: bytes) -> bool:
         """Return whether a word occurs after a dot or in an import. It may be True for a line of prose."""
         library, _, word = text[len(NAMED) :].rpartition(b" ")
         if library in _CALLED_SO:
@@ -303,7 +303,7 @@ class Texts(dict[bytes, bool]):
                 return True
         elif self[b"." + word]:
             return True
-        if self[b"import *"] and word in self.words:
+        if self[b"import *"] and word in self.identifiers:
             return True
         return word in self._imported_names
 
@@ -317,26 +317,30 @@ class Texts(dict[bytes, bool]):
         if library not in self._known_members:
             called = {*_CALLED_SO[library], *re.findall(rb"import " + library + rb" as (\w+)", self.data)}
             read = {
-                chain for name in called & self.words for chain in _chain_pattern(name).findall(self.data)
+                chain for name in called & self.identifiers for chain in _chain_pattern(name).findall(self.data)
             }
             found = {one for chain in read for one in chain.split(b".")}
             self._known_members[library] = found
         return self._known_members[library]
 
-    def each(self, text: bytes) -> bool:
+    def has_one_of_each(self, text: bytes) -> bool:
         """Return whether one text of each group occurs."""
         return all(map(self.__getitem__, _split_groups(text)))
 
-    def any_of(self, text: bytes) -> bool:
+    def has_any_text(self, text: bytes) -> bool:
         """Return whether one of a group of texts occurs."""
         return any(map(self.__getitem__, _split_texts(text)))
 
-    def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
+    def mentions_library_near(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Return whether a file mentions a library and one of the texts, if there are any."""
-        about = self._about_any if library == ANY else library not in _MENTIONS or self.mention(library)
+        about = (
+            self._is_library_mentioned
+            if library == ANY
+            else library not in _MENTIONS or self.mentions_library(library)
+        )
         return about and (not near or any(map(self.__getitem__, near)))
 
-    def mention(self, library: str) -> bool:
+    def mentions_library(self, library: str) -> bool:
         """Return whether a file names a library or a part of it.
 
         `update` is in every third file, and is Flax's in few: one that names neither Flax nor a part of it has none.
@@ -355,18 +359,18 @@ class Edit:
 
     def __init__(self, before: Texts, now: bytes) -> None:
         self._found, self._begins = before, before._begins
-        self._had, self._has = map(Texts, around_edit(before.data, now))
+        self._had, self._has = map(Texts, changed_regions(before.data, now))
 
-    def still(self, text: bytes, kind: Kind) -> bool | None:
+    def is_still_present(self, text: bytes, kind: Kind) -> bool | None:
         """Return whether a text occurs, if that is known from before."""
         found = self._found.get(text)
         if found is None or text.startswith(_OVER_LINES):
             return None
         lines = self._had if found else self._has
-        if kind is Texts.named:
+        if kind is Texts.is_name_used:
             word = text[len(NAMED) :].rpartition(b" ")[2]
             return None if b"import" in lines.data or word in lines.data else found
-        if kind in (Texts.calling, Texts.names_like, Texts.names_another) or not callable(kind):
+        if kind in (Texts.has_call_line, Texts.has_identifier_like, Texts.imports_unknown_name) or not callable(kind):
             return None if lines[text] else found
         return None  # asks of the whole text, piece by piece
 
@@ -375,14 +379,14 @@ class Edit:
         found = self._begins.get((pattern, saying))
         if found is None:
             return None
-        return None if (self._had if found else self._has).begins(pattern, saying) else found
+        return None if (self._had if found else self._has).has_line_beginning(pattern, saying) else found
 
 
 _OVER_LINES = b"(?s)"
 _BETWEEN = (b"def ", b"async def ", b"class ", b"@", b"from ", b"import ")
 
 
-def around_edit(before: bytes, now: bytes) -> tuple[bytes, bytes]:
+def changed_regions(before: bytes, now: bytes) -> tuple[bytes, bytes]:
     """The lines that an edit changed, before and now, with those around from one definition or import to another."""
     had, has = before.split(b"\n"), now.split(b"\n")
     most = min(len(had), len(has))
@@ -399,14 +403,14 @@ def around_edit(before: bytes, now: bytes) -> tuple[bytes, bytes]:
 
 
 _ASKED = {
-    NAMES: Texts.names_another,
-    CALLING: Texts.calling,
-    TAKING: Texts.taking,
-    LINE: Texts.line,
-    NAMES_LIKE: Texts.names_like,
-    NAMED: Texts.named,
-    EACH: Texts.each,
-    ANY_OF: Texts.any_of,
+    NAMES: Texts.imports_unknown_name,
+    CALLING: Texts.has_call_line,
+    TAKING: Texts.has_parameter,
+    LINE: Texts.has_matching_line,
+    NAMES_LIKE: Texts.has_identifier_like,
+    NAMED: Texts.is_name_used,
+    EACH: Texts.has_one_of_each,
+    ANY_OF: Texts.has_any_text,
 }
 
 

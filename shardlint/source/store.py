@@ -11,9 +11,9 @@ from typing import Any
 
 from shardlint import __version__
 from shardlint.source.files import cache_folder, replace_file
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.regular import read_regular
-from shardlint.source.tree import Stamp, stamp_of
+from shardlint.source.tree import Stamp, make_stamp
 
 try:  # hashlib loads OpenSSL first, which is a twentieth of the time that a clean file takes
     from _blake2 import blake2b
@@ -25,9 +25,9 @@ _MOST_BYTES = 256_000_000
 # A project has up to 33 (its shard, and its records over 32), and who works on many is to find all of them again.
 _MOST_FILES = 10_000
 _RELEASES = 4
-_OURS = regex(r"[0-9a-f]{24}")
+_OURS = compile_lazily(r"[0-9a-f]{24}")
 # What a folder of ours holds, and what a killed run left half written.
-_KEPT = regex(r"\.?(?:[0-9a-f]{24}|rules|words-\w+)\.json(?:\.\w+\.shardlint)?")
+_KEPT = compile_lazily(r"\.?(?:[0-9a-f]{24}|rules|words-\w+)\.json(?:\.\w+\.shardlint)?")
 _DIGEST = 24
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# What shardlint found before; it may be deleted.\n"
@@ -40,7 +40,7 @@ class Store:
         self.folder = folder
         self._tidied = False
 
-    def load(self, name: str) -> dict[str, Any] | None:
+    def load_data(self, name: str) -> dict[str, Any] | None:
         """Return the data saved under a name; None if there is none, or none that can be trusted."""
         try:
             data = read_regular(os.path.join(self.folder, name), _MOST_BYTES, own=True)
@@ -51,7 +51,7 @@ class Store:
             return None
         return found if isinstance(found, dict) else None
 
-    def save(self, name: str, data: dict[str, Any]) -> None:
+    def save_data(self, name: str, data: dict[str, Any]) -> None:
         """Save under a name, whole or not at all. A folder that cannot be written keeps nothing."""
         written = json.dumps(data, separators=(",", ":")).encode("ascii")
         with contextlib.suppress(OSError):
@@ -119,12 +119,12 @@ def _tool_name(about: Store) -> str:
     """A name for this shardlint: what its own files and those of the rule packs are."""
     path = [[entry, change_time(entry)] for entry in sys.path]
     name = f"packs-{digest_bytes(json.dumps(path).encode())}.json"
-    packs = (about.load(name) or {}).get("packs")
+    packs = (about.load_data(name) or {}).get("packs")
     if not isinstance(packs, list) or not all(isinstance(pack, str) for pack in packs):
         from shardlint.source.packs import pack_folders  # few runs need them
 
         packs = [str(folder) for folder in pack_folders()]
-        about.save(name, {"packs": packs})
+        about.save_data(name, {"packs": packs})
     parts = [
         SCHEMA,
         __version__,
@@ -147,7 +147,7 @@ def _package_stamps(folder: str) -> list[tuple[str, Stamp]]:
     found: list[tuple[str, Stamp]] = []
     try:
         if not os.path.isdir(folder):
-            return [("", stamp_of(os.stat(folder)))]
+            return [("", make_stamp(os.stat(folder)))]
         with os.scandir(folder) as listed:
             entries = sorted(listed, key=lambda entry: entry.name)
         for entry in entries:
@@ -155,7 +155,7 @@ def _package_stamps(folder: str) -> list[tuple[str, Stamp]]:
                 if entry.name not in ("__pycache__", "verify"):
                     found += [(f"{entry.name}/{name}", stamp) for name, stamp in _package_stamps(entry.path)]
             else:
-                found.append((entry.name, stamp_of(entry.stat())))
+                found.append((entry.name, make_stamp(entry.stat())))
     except OSError:
         pass
     return found

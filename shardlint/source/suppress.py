@@ -11,14 +11,14 @@ import tokenize
 from dataclasses import field
 
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 # The reason ends where another comment starts (one for ruff, say), but may name an issue ("#12").
-_COMMENT = regex(
+_COMMENT = compile_lazily(
     r"#\s*shardlint:\s*(?P<kind>ignore-file|ignore-next-line|ignore)\b(?:\s*\[(?P<codes>[^\]]*)\])?(?P<reason>(?!#)(?:(?!\s#(?!\d)).)*|)"
 )
 # What stands where codes should, but not as they should.
-_NEARLY_CODES = regex(r"-|\(|\s*\[|[\s:=(]*[A-Za-z]{2,}\d{3}\b")
+_NEARLY_CODES = compile_lazily(r"-|\(|\s*\[|[\s:=(]*[A-Za-z]{2,}\d{3}\b")
 _CODE = re.compile("[A-Za-z]{2,}[0-9]*")
 _LAYOUT = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
@@ -44,15 +44,15 @@ class Suppression:
     used: set[str] = field(default_factory=set)
     """What of `codes` silenced something, or which rules' codes where there are none."""
 
-    def covers(self, code: str, name: str, first_line: int, last_line: int) -> bool:
+    def silences_finding(self, code: str, name: str, first_line: int, last_line: int) -> bool:
         """Return whether a finding of a rule on these lines is silenced by this comment."""
-        if self.misspelt or (self.codes and not any(names(said, code, name) for said in self.codes)):
+        if self.misspelt or (self.codes and not any(selects_rule(said, code, name) for said in self.codes)):
             return False
         return self.whole_file or (first_line <= self.line and self.first_line <= last_line)
 
-    def use(self, code: str, name: str) -> None:
+    def mark_used(self, code: str, name: str) -> None:
         """It silenced a finding of a rule."""
-        self.used.update([said for said in self.codes if names(said, code, name)] or [code])
+        self.used.update([said for said in self.codes if selects_rule(said, code, name)] or [code])
 
 
 def is_code(said: str) -> bool:
@@ -60,7 +60,7 @@ def is_code(said: str) -> bool:
     return _CODE.fullmatch(said) is not None
 
 
-def names(said: str, code: str, name: str) -> bool:
+def selects_rule(said: str, code: str, name: str) -> bool:
     """Return whether a selector in a comment selects a rule: its code, the beginning of it, or its name."""
     if is_code(said):
         return code.startswith(said.upper())

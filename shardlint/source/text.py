@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.regular import NotRegular, TooLarge, read_regular
 
 # What the Python tokenizer calls the end of a line; str.splitlines also splits on form feeds and U+2028.
-_NEWLINE = regex(r"\r\n|\r|\n")
-HALF = regex(r"[\ud800-\udfff]")
-_WIDE = regex(r"[^\x00-\x7f][^\r\n]*")
+_NEWLINE = compile_lazily(r"\r\n|\r|\n")
+HALF = compile_lazily(r"[\ud800-\udfff]")
+_WIDE = compile_lazily(r"[^\x00-\x7f][^\r\n]*")
 
 NOTEBOOKS = (".ipynb", ".md")
 """How names of notebooks end; Markdown is one where its header says so."""
@@ -69,7 +69,7 @@ class Source:
         return itertools.count()
 
     @cached_property
-    def newline(self) -> str:
+    def common_newline(self) -> str:
         """The newline that most lines end with (`"\\n"` when there is none)."""
         crlf = self.text.count("\r\n")
         counts = {"\n": self.text.count("\n") - crlf, "\r\n": crlf, "\r": self.text.count("\r") - crlf}
@@ -82,31 +82,31 @@ class Source:
         found = () if self.text.isascii() else _WIDE.finditer(self.text)
         return frozenset(bisect_right(self.line_starts, one.start()) for one in found)
 
-    def line(self, number: int) -> str:
+    def line_text(self, number: int) -> str:
         """The text of a line, without its newline."""
         start = self.line_starts[number - 1]
         end = self.line_starts[number] if number < len(self.line_starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")
 
-    def shown_at(self, offset: int) -> tuple[str, int]:
+    def shown_line_at(self, offset: int) -> tuple[str, int]:
         """The line that a character is on as people see it, and how many characters stand before that in the text."""
-        return self.line_at(offset), 0
+        return self.line_text_at(offset), 0
 
-    def line_at(self, offset: int) -> str:
+    def line_text_at(self, offset: int) -> str:
         """The text of the line that a character is on, without its newline."""
         if self._has_plain_newlines:
             end = self.text.find("\n", offset)
             return self.text[self.text.rfind("\n", 0, offset) + 1 : end if end >= 0 else len(self.text)]
-        return self.line(self.position(offset)[0])
+        return self.line_text(self.position_of(offset)[0])
 
-    def offset(self, line: int, utf8_column: int) -> int:
+    def offset_of(self, line: int, utf8_column: int) -> int:
         """Character offset in the text of a position as the `ast` module gives it."""
         start = self.line_starts[line - 1]
         if line not in self._wide_lines:
             return start + utf8_column
-        return start + len(self.line(line).encode("utf-8")[:utf8_column].decode("utf-8", "ignore"))
+        return start + len(self.line_text(line).encode("utf-8")[:utf8_column].decode("utf-8", "ignore"))
 
-    def position(self, offset: int) -> tuple[int, int]:
+    def position_of(self, offset: int) -> tuple[int, int]:
         """Line and column, both counted from 1, of a character offset."""
         if (
             self._has_plain_newlines
@@ -117,27 +117,27 @@ class Source:
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
-    def place(self, offset: int) -> tuple[int | None, int, int]:
+    def locate_offset(self, offset: int) -> tuple[int | None, int, int]:
         """Where a character is for people: the cell (None in what has no cells), the line and the column."""
-        return None, *self.position(offset)
+        return None, *self.position_of(offset)
 
     def line_of(self, cell: int | None, line: int) -> int | None:
         """The line of the text that people call by a cell and a line; None where there is none."""
         return line if cell is None else None
 
-    def told(self, message: str) -> str:
+    def translate_message(self, message: str) -> str:
         """A message about the file, with the places that people see."""
         return message
 
-    def told_elsewhere(self, message: str) -> str:
+    def translate_message_of_other(self, message: str) -> str:
         """A message about another file, with the places in this one that people see."""
         return message
 
-    def replaced(self, text: str) -> Source:
+    def with_text(self, text: str) -> Source:
         """The same file with other text."""
         return Source(self.path, text, self.encoding, self.bom, self.exact)
 
-    def encode(self) -> bytes:
+    def encode_file(self) -> bytes:
         """The bytes to write: same encoding and byte order mark as were read.
 
         Raises `Unreadable` when new text cannot be said in the file's own encoding.
@@ -167,7 +167,7 @@ def check_size(size: int) -> None:
         raise Unreadable(f"the file has {size:,} bytes, and the limit is {MAX_BYTES:,}")
 
 
-def limit_of(path: Path) -> int:
+def size_limit(path: Path) -> int:
     """The size in bytes up to which a file is read."""
     return NOTEBOOK_BYTES if path.suffix == ".ipynb" else MAX_BYTES
 
@@ -181,7 +181,7 @@ def read_bytes(path: Path, named: bool = False) -> bytes:
         if named and path.is_fifo():
             with path.open("rb") as stream:
                 return stream.read(MAX_BYTES + 1)
-        return read_regular(path, limit_of(path))
+        return read_regular(path, size_limit(path))
     except (TooLarge, NotRegular) as error:
         raise Unreadable(error.strerror or "") from None
     except IsADirectoryError:

@@ -18,7 +18,7 @@ class Clock:
         self._open: list[str] = []
         self._since = 0.0
 
-    def start(self) -> None:
+    def start_clock(self) -> None:
         """Begin to count, from nothing."""
         self.running = True
         self.seconds.clear()
@@ -26,13 +26,13 @@ class Clock:
         self._open = ["the rest"]
         self._since = time.perf_counter()
 
-    def begin(self, what: str) -> None:
+    def begin_task(self, what: str) -> None:
         """Something begins."""
         self._add_elapsed()
         self._open.append(what)
         self.times[what] += 1
 
-    def end(self) -> None:
+    def end_task(self) -> None:
         """The last thing that began ends."""
         self._add_elapsed()
         self._open.pop()
@@ -43,7 +43,7 @@ class Clock:
         self.seconds[what] = self.seconds.get(what, 0.0) + now - self._since
         self._since = now
 
-    def table(self) -> Iterator[str]:
+    def format_table(self) -> Iterator[str]:
         """Lines of text: what took how long, the longest first, and how often it was done."""
         self._add_elapsed()
         whole = sum(self.seconds.values())
@@ -68,10 +68,10 @@ class timed:
 
     def __enter__(self) -> None:
         if clock.running:
-            clock.begin(self.what)
+            clock.begin_task(self.what)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if clock.running:
-            clock.end()
+            clock.end_task()

@@ -18,7 +18,7 @@ Stamp = tuple[int, int, int, int]
 (in nanoseconds; the first is what people may set), and its number on the disk, which another file has."""
 
 
-def stamp_of(status: os.stat_result) -> Stamp:
+def make_stamp(status: os.stat_result) -> Stamp:
     """The stamp of a file."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
@@ -49,7 +49,7 @@ class Tree:
         self.walked: dict[str, Callable[[], Below]] = {}
         """What is below folders that a walk came through, where nothing from above them leaves anything out."""
 
-    def folder(self, path: str) -> Folder | None:
+    def folder_contents(self, path: str) -> Folder | None:
         """Return the contents of a folder; None for one that vanished or is forbidden."""
         if path not in self.known:
             self.known[path] = _read_folder(path)
@@ -73,7 +73,7 @@ def _read_folder(path: str) -> Folder | None:
             elif name.endswith(SUFFIXES):
                 status = entry.stat()
                 if stat.S_ISREG(status.st_mode):
-                    found.inside[name] = stamp_of(status)
+                    found.inside[name] = make_stamp(status)
                     if entry.is_symlink():
                         found.links.add(name)
             elif (
@@ -82,9 +82,9 @@ def _read_folder(path: str) -> Folder | None:
                 or (name.endswith((".txt", ".in")) and (pins or name.startswith("requirements")))
             ):
                 status = entry.stat()
-                found.telling[name] = stamp_of(status)
+                found.telling[name] = make_stamp(status)
             elif name.endswith(".md") and f"{name[:-3]}.ipynb" in entries and is_markdown_notebook(entry.path):
-                found.inside[name] = stamp_of(entry.stat())
+                found.inside[name] = make_stamp(entry.stat())
         except OSError:  # it vanished, or is a link in a circle
             continue
     setup = found.inside.get("setup.py")

@@ -25,7 +25,7 @@ class WordIndex:
             for word in words_of(data):
                 self._places.setdefault(word, []).append(place)
 
-    def find(self, words: Iterable[str], starring: bool = False) -> list[Path]:
+    def files_with_words(self, words: Iterable[str], starring: bool = False) -> list[Path]:
         """The files that hold all of some words, in the order of the project; only those with a star, if asked to."""
         found = set.intersection(*(set(self._places.get(word.encode(), ())) for word in words))
         return [self._paths[place] for place in sorted(found & self._starring if starring else found)]

@@ -7,20 +7,20 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.text import Source
 
-_IDENTIFIER = regex(r"\w+")
+_IDENTIFIER = compile_lazily(r"\w+")
 _ASKED_BEFORE_INDEX = 200
-_GLOBAL = regex(r"global\b([^\n#;]*)")
-_HEADER_END = regex(r":[ \t]*(?:#[^\n]*)?\n")
+_GLOBAL = compile_lazily(r"global\b([^\n#;]*)")
+_HEADER_END = compile_lazily(r":[ \t]*(?:#[^\n]*)?\n")
 # A compound statement begins its line.
-_WITH = regex(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
-_CALLED = regex(r"\n[ \t]*+((?:\w++\.)*+(\w++)\()")
-_DEFINITION = regex(r"^([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
-_BINDS = regex(r"[ \t]*(?:(?:async[ \t]+)?def[ \t]+(\w+)|(?:\w+\.)?(\w+)(?:[ \t]*:[^=\n]*)?[ \t]*=[^=])")
+_WITH = compile_lazily(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
+_CALLED = compile_lazily(r"\n[ \t]*+((?:\w++\.)*+(\w++)\()")
+_DEFINITION = compile_lazily(r"^([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+_BINDS = compile_lazily(r"[ \t]*(?:(?:async[ \t]+)?def[ \t]+(\w+)|(?:\w+\.)?(\w+)(?:[ \t]*:[^=\n]*)?[ \t]*=[^=])")
 _ROUNDS = 3  # what is bound with a call, what is bound with that, and what with that
-_OF_NAMES = regex(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
+_OF_NAMES = compile_lazily(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
 
 
 class Words:
@@ -31,22 +31,22 @@ class Words:
         self._said: dict[str, bool] = {}
         self._asked = 0
 
-    def says(self, text: str) -> bool:
+    def contains_text(self, text: str) -> bool:
         """Return whether a text occurs anywhere; searched once."""
         if text not in self._said:
             self._said[text] = text in self._source.text
         return self._said[text]
 
-    def lines(self, word: str) -> set[int]:
+    def lines_with_word(self, word: str) -> set[int]:
         """The lines that hold a word. Once many words have been asked for, an index pays."""
         self._asked += 1
         few = self._asked <= _ASKED_BEFORE_INDEX
-        if few or not _IDENTIFIER.fullmatch(word) or self.says("\r"):
-            return {self._source.position(start)[0] for start in _word_places(self._source.text, word)}
-        return self._by_line.get(word, set())
+        if few or not _IDENTIFIER.fullmatch(word) or self.contains_text("\r"):
+            return {self._source.position_of(start)[0] for start in _word_places(self._source.text, word)}
+        return self._words_by_line.get(word, set())
 
     @cached_property
-    def _by_line(self) -> dict[str, set[int]]:
+    def _words_by_line(self) -> dict[str, set[int]]:
         index: dict[str, set[int]] = {}
         for number, line in enumerate(self._source.text.split("\n"), 1):
             for word in _IDENTIFIER.findall(line):
@@ -59,23 +59,23 @@ class Words:
         begin, end = starts[first - 1], starts[last] if last < len(starts) else len(text)
         return any(text.find(one, begin, end) >= 0 for one in texts)
 
-    def withs(self, word: str) -> Iterator[int]:
+    def with_lines(self, word: str) -> Iterator[int]:
         """The lines of `with` headers that hold a word, in capitals or not, or that enter what a name is."""
         text = self._source.text
         for match in _WITH.finditer(text):
             end = _HEADER_END.search(text, match.end())
             header = text[match.end() : end.end() if end is not None else len(text)]
             if word in header.lower() or _OF_NAMES.match(header):
-                yield self._source.position(match.end())[0]
+                yield self._source.position_of(match.end())[0]
 
     @cached_property
-    def called(self) -> list[tuple[int, str]]:
+    def call_lines(self) -> list[tuple[int, str]]:
         """The lines that begin with a call, each with the name of what it calls, in small letters."""
         found = _CALLED.finditer("\n" + self._source.text)
-        return [(self._source.position(match.start(1) - 1)[0], match[2].lower()) for match in found]
+        return [(self._source.position_of(match.start(1) - 1)[0], match[2].lower()) for match in found]
 
     @cached_property
-    def rebound(self) -> frozenset[str]:
+    def rebound_globals(self) -> frozenset[str]:
         """Names that some function declares `global`."""
         return rebound_globals(self._source.text)
 
@@ -90,7 +90,7 @@ def rebound_globals(text: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def bound_with(text: str, calls: Iterable[str]) -> frozenset[str]:
+def names_bound_to_calls(text: str, calls: Iterable[str]) -> frozenset[str]:
     """Names that a text may bind with what some calls give (`f(`), and with what is bound so: by its lines alone.
 
     These are the names that a line with such a call binds, and the functions that it may lie in, by its indentation.

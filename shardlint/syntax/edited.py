@@ -11,8 +11,8 @@ from shardlint.source.lazy import dataclass
 from shardlint.source.searches import BOUND, GLOBALS, OF_FILES, PART, SAYS, WITHIN, WORD, holds_word
 from shardlint.source.store import digest_bytes
 from shardlint.source.text import Source
-from shardlint.source.words import bound_with, rebound_globals
-from shardlint.syntax.parts import EVERY, OUTLINE, defined_by, parts_of, texts_of_parts
+from shardlint.source.words import names_bound_to_calls, rebound_globals
+from shardlint.syntax.parts import EVERY, OUTLINE, function_of_header, parts_of, texts_of_parts
 
 _Need = Path | tuple[str, ...]
 
@@ -24,7 +24,7 @@ class Text(NamedTuple):
     parts: Mapping[str, str]
 
     @staticmethod
-    def of(source: Source, path: Path) -> Text | None:
+    def parse_text(source: Source, path: Path) -> Text | None:
         """The parts of a text; None where it cannot be parsed."""
         parts = parts_of(source, path)
         return None if parts is None else Text(source.text, texts_of_parts(source.text, parts))
@@ -43,7 +43,7 @@ class Edited:
     parts: frozenset[str] | None
 
     @staticmethod
-    def between(before: Mapping[str, str], now: Text | None, after: Mapping[str, str]) -> Edited:
+    def compare_digests(before: Mapping[str, str], now: Text | None, after: Mapping[str, str]) -> Edited:
         """Return the changes by digests of the parts, before and after."""
         if now is None or not before:
             return Edited(now, None)
@@ -54,7 +54,7 @@ class Edited:
                 changed.add(OUTLINE)
         return Edited(now, frozenset(changed))
 
-    def touches(self, need: _Need) -> bool:
+    def may_have_changed(self, need: _Need) -> bool:
         """Return whether a noted fact of the file may have changed."""
         if self.parts is not None and not self.parts:
             return False
@@ -68,7 +68,7 @@ class Edited:
         if kind == GLOBALS:
             return ",".join(sorted(rebound_globals(self.now.whole))) != said[0]
         if kind == BOUND:
-            return ",".join(sorted(bound_with(self.now.whole, said[0].split(",")))) != said[1]
+            return ",".join(sorted(names_bound_to_calls(self.now.whole, said[0].split(",")))) != said[1]
         # What no longer holds the word or text was noted by itself.
         changed = [self.now.parts.get(name, "") for name in self.parts - {OUTLINE}]
         if kind == WORD:
@@ -83,20 +83,20 @@ def _only_adds(before: Mapping[str, str], now: Text, after: Mapping[str, str]) -
     if _function_headers(before) != [one for one in _function_headers(after) if one[0] in before]:
         return False
     outline = _encode_text(now.parts[OUTLINE])
-    new = (defined_by(name) for name in after if name not in before)
+    new = (function_of_header(name) for name in after if name not in before)
     return not any(name and holds_word(outline, _encode_text(name)) for name in new)
 
 
 def _function_headers(digests: Mapping[str, str]) -> list[tuple[str, str]]:
     """The headers of functions that are parts, in text order, each with its digest."""
-    return [(name, code) for name, code in digests.items() if defined_by(name)]
+    return [(name, code) for name, code in digests.items() if function_of_header(name)]
 
 
 def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def file_of(need: _Need) -> str | None:
+def noted_file(need: _Need) -> str | None:
     """The file that something was noted of; None of what was asked of the whole project."""
     if isinstance(need, Path):
         return str(need)

@@ -22,7 +22,7 @@ def enclosing_nodes(file: FileFacts, node: ast.AST, *kinds: type[ast.AST]) -> It
         found = _nearest_ancestor(file, found, kinds)
 
 
-def caught(file: FileFacts, node: ast.AST) -> bool:
+def is_exception_caught(file: FileFacts, node: ast.AST) -> bool:
     """Return whether a node is in the body of a `try` with handlers, or of `with suppress(...)`, in its own
     function.
     """
@@ -33,22 +33,22 @@ def caught_around(file: FileFacts, node: ast.AST) -> Iterator[ast.expr | None]:
     """The classes of errors that are caught around a node in its own function, as they are written; None for all."""
     for outer in enclosing_nodes(file, node, ast.Try, ast.With, *_FUNCTIONS):
         match outer:
-            case ast.Try(body=body, handlers=handlers) if stands_in(node, body):
+            case ast.Try(body=body, handlers=handlers) if is_in_block(node, body):
                 yield from (one.type for one in handlers)
-            case ast.With(body=body, items=items) if stands_in(node, body):
+            case ast.With(body=body, items=items) if is_in_block(node, body):
                 yield from (kind for item in items for kind in _suppressed_errors(item.context_expr))
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 return
 
 
-def block_of(file: FileFacts, statement: ast.stmt) -> list[ast.stmt]:
+def enclosing_block(file: FileFacts, statement: ast.stmt) -> list[ast.stmt]:
     """The statements of which one is: a body, what stands under `else`, or under `finally`; else itself alone."""
     outer = file.parent(statement)
     blocks = (getattr(outer, name, None) for name in ("body", "orelse", "finalbody"))
     return next((one for one in blocks if isinstance(one, list) and statement in one), [statement])
 
 
-def stands_in(node: ast.AST, block: Sequence[ast.stmt]) -> bool:
+def is_in_block(node: ast.AST, block: Sequence[ast.stmt]) -> bool:
     """Return whether a node is in one of the statements of a block, by their positions."""
     place = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
     last = block[-1]

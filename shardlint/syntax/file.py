@@ -14,7 +14,7 @@ from shardlint.source.searches import GLOBALS, SAYS, WITHIN, WORD
 from shardlint.source.text import Source
 from shardlint.source.words import Words
 from shardlint.syntax.lines import EVERY, LineSet
-from shardlint.syntax.parse import parse
+from shardlint.syntax.parse import parse_module
 from shardlint.syntax.parts import Looked
 from shardlint.syntax.scope import Binding, Scope, Tables, first_line
 from shardlint.syntax.walk import Walker
@@ -74,7 +74,7 @@ class FileFacts:
     @property
     def source(self) -> Source:
         """The text. Whoever reads it looks at the whole file."""
-        self.looked.whole()
+        self.looked.note_whole_text()
         return self._source
 
     def is_of(self, source: Source) -> bool:
@@ -82,11 +82,11 @@ class FileFacts:
         return self._source.text == source.text
 
     @property
-    def untold(self) -> Source:
+    def untracked_source(self) -> Source:
         """The text, for whoever keeps nothing of it, or keeps it with what the whole text is."""
         return self._source
 
-    def begin_as(self, known: Beginnings) -> None:
+    def inherit_line_beginnings(self, known: Beginnings) -> None:
         """Take over what is known already of how the lines of the text begin."""
         self._line_beginnings = known
 
@@ -97,11 +97,11 @@ class FileFacts:
     @property
     def rebound_globals(self) -> frozenset[str]:
         """Names that some function of the file declares `global`, and so may rebind."""
-        self.looked.note(GLOBALS, ",".join(sorted(self._words.rebound)))
-        return self._words.rebound
+        self.looked.note_access(GLOBALS, ",".join(sorted(self._words.rebound_globals)))
+        return self._words.rebound_globals
 
     @cached_property
-    def imports(self) -> list[Binding]:
+    def module_imports(self) -> list[Binding]:
         """Return the bindings of import statements in the module's own block, outside every branch."""
         return [
             binding
@@ -112,16 +112,16 @@ class FileFacts:
         ]
 
     @property
-    def held(self) -> int:
+    def memory_bytes(self) -> int:
         """About how many bytes of memory the facts take by now."""
         return _EACH + _CHARACTER * len(self._source.text) + _NODE * len(self._homes)
 
-    def release(self) -> None:
+    def break_cycles(self) -> None:
         """Break the cycles between scopes, so that the tree goes at once and no collector need look for it.
 
         The facts answer nothing afterwards.
         """
-        self._tables.clear()
+        self._tables.break_cycles()
         self._in_order.clear()
         self._reached.clear()
         self._visited_around.clear()
@@ -138,55 +138,55 @@ class FileFacts:
         self.version_tests.clear()
         self.in_a_guard.clear()
         self.said_of.clear()
-        self.looked.release()
+        self.looked.break_cycles()
 
-    def remembered(self, what: str, node: ast.AST, make: Callable[[], Answer]) -> Answer:
+    def remember_for_node(self, what: str, node: ast.AST, make: Callable[[], Answer]) -> Answer:
         """Return a fact about a node that follows from the text of the file alone, computed once."""
-        return self.kept((what, node), make)
+        return self.remember_for_file((what, node), make)
 
-    def kept(self, key: tuple[str, Any], make: Callable[[], Answer]) -> Answer:
+    def remember_for_file(self, key: tuple[str, Any], make: Callable[[], Answer]) -> Answer:
         """The same of whatever stands in the file."""
         known = self.said_of.get(key)
         if known is None:
-            known = self.said_of[key] = self.looked.recorded(make)
+            known = self.said_of[key] = self.looked.record_accesses(make)
         else:
-            self.looked.again(known[1])
+            self.looked.replay_accesses(known[1])
         return cast(Answer, known[0])
 
-    def says(self, text: str) -> bool:
+    def contains_text(self, text: str) -> bool:
         """Return whether a text occurs anywhere in the file; searched once."""
-        said = self._words.says(text)
-        self.looked.note(SAYS, text, "1" if said else "")
+        said = self._words.contains_text(text)
+        self.looked.note_access(SAYS, text, "1" if said else "")
         return said
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope a function, class, lambda or module node opens."""
         if node not in self._scopes and isinstance(node, ast.Lambda):
-            self.home(node)
+            self.evaluation_scope(node)
         return self._look_at_scope(self._scopes[node])
 
     def _look_at_scope(self, scope: Scope) -> Scope:
-        self.looked.scope(scope)
+        self.looked.note_scope(scope)
         if scope is self.module:
-            self.looked.every()
+            self.looked.note_all_names()
         return scope
 
-    def bound(self, scope: Scope) -> Scope:
+    def bind_scope(self, scope: Scope) -> Scope:
         """The scope with its bindings."""
         return self._bind_scope(self._look_at_scope(scope))
 
     def _bind_scope(self, scope: Scope) -> Scope:
         if not scope.bound:
-            self._walker.bind(scope)
+            self._walker.collect_bindings(scope)
         return scope
 
-    def walked(self, scope: Scope) -> Scope:
+    def walk_scope(self, scope: Scope) -> Scope:
         """The scope with all its tables filled in."""
         return self._walk_scope(self._look_at_scope(scope))
 
     def _walk_scope(self, scope: Scope) -> Scope:
         if not scope.walked:
-            self._walker.walk(scope)
+            self._walker.collect_scope(scope)
         return scope
 
     def parent(self, node: ast.AST) -> ast.AST | None:
@@ -194,7 +194,7 @@ class FileFacts:
         entry = self._homes.get(node) or self._find_home(node)
         return entry[0] if entry else None
 
-    def home(self, node: ast.AST) -> Scope:
+    def evaluation_scope(self, node: ast.AST) -> Scope:
         """The scope in which a node is evaluated."""
         entry = self._homes.get(node) or self._find_home(node)
         return entry[1] if entry else self.module
@@ -204,7 +204,7 @@ class FileFacts:
         line = getattr(node, "lineno", None)
         if line is None or node is self.tree:
             return None
-        scopes = list(self.scope_at(line).outward())
+        scopes = list(self.scope_at(line).enclosing_scopes())
         for collect in (self._visit_at, lambda scope, _: self._walk_scope(scope)):
             for scope in scopes:
                 collect(scope, line)
@@ -216,7 +216,7 @@ class FileFacts:
         """Visit the statements of a scope that are on a line, and those around them."""
         if scope.walked:
             return
-        self._walker.bind(scope)
+        self._walker.collect_bindings(scope)
         statements, starts = self._sorted_statements(scope)
         index = bisect_right(starts, line) - 1
         if index < 0 or statements[index] in self._reached:
@@ -226,11 +226,11 @@ class FileFacts:
         while around is not scope.node and around not in self._visited_around:
             self._visited_around.add(around)
             if isinstance(around, ast.stmt):
-                self._walker.visit(around, scope)
+                self._walker.visit_statement(around, scope)
             around = self._homes[around][0]
         first = starts[index]
         while index >= 0 and (statements[index].end_lineno or 0) >= first:  # a; b
-            self._walker.visit(statements[index], scope)
+            self._walker.visit_statement(statements[index], scope)
             index -= 1
 
     def _sorted_statements(self, scope: Scope) -> tuple[list[ast.stmt], list[int]]:
@@ -293,14 +293,14 @@ class FileFacts:
             node = parent
         return node
 
-    def before_in(self, outer: ast.AST, inner: ast.AST) -> Iterator[tuple[str, list[ast.stmt]]]:
+    def statements_before(self, outer: ast.AST, inner: ast.AST) -> Iterator[tuple[str, list[ast.stmt]]]:
         """The block of a node that another one is a statement of, by its field, and the statements before that.
 
         Of a module this is no look at which statements it has in all.
         """
         for field in ("body", "orelse", "finalbody"):
             is_module = outer is self.tree and field == "body"
-            block: Any = self.module.body if is_module else getattr(outer, field, None)
+            block: Any = self.module.body_statements if is_module else getattr(outer, field, None)
             if isinstance(block, list) and inner in block:
                 yield field, block[: block.index(inner)]
 
@@ -326,15 +326,15 @@ class FileFacts:
             else None
         )
 
-    def mentions(self, name: str, beside: tuple[str, ...] = ()) -> list[ast.AST]:
+    def find_mentions(self, name: str, beside: tuple[str, ...] = ()) -> list[ast.AST]:
         """Every Name, Attribute, keyword, import alias, argument and definition with this name, in text order.
 
         `beside` are texts of which one must stand in the same function: a function without any is not
         looked into.
         """
         nodes, scopes = self._mentions_of_name(name, beside)
-        self.looked.note(WORD, name)
-        self.looked.scopes(scopes)
+        self.looked.note_access(WORD, name)
+        self.looked.note_scopes(scopes)
         return nodes
 
     def mentions_on(self, lines: LineSet, name: str, beside: tuple[str, ...] = ()) -> list[ast.AST]:
@@ -362,39 +362,43 @@ class FileFacts:
     def mentions_in(self, scope: Scope, name: str) -> list[ast.AST]:
         """The mentions on the lines of a scope: a name of its own is mentioned nowhere else."""
         if scope.kind == "module":
-            return self.mentions(name)
+            return self.find_mentions(name)
         nodes = self._mentions_of_name(name)[0]
         first, last = getattr(scope.node, "lineno", 0), getattr(scope.node, "end_lineno", 0)
         found = nodes[
             bisect_left(nodes, first, key=_line_of_node) : bisect_right(nodes, last, key=_line_of_node)
         ]
-        if self.looked.part(scope) is None:  # a class
-            self.looked.note(WORD, name)
-            self.looked.scopes(self._homes[node][1] for node in found)
+        if self.looked.part_of_scope(scope) is None:  # a class
+            self.looked.note_access(WORD, name)
+            self.looked.note_scopes(self._homes[node][1] for node in found)
         else:
-            self.looked.scope(scope)
+            self.looked.note_scope(scope)
         return found
 
-    def taken_from(self, word: str, among: LineSet = EVERY) -> list[ast.AST]:
+    def names_imported_from(self, word: str, among: LineSet = EVERY) -> list[ast.AST]:
         """Return the names imported by `from` statements with this word in their module's name, on some lines and
         maybe others.
         """
-        lines = [line for line in self._words.lines(word) if among.hold(line) and "from" in self._source.line(line)]
-        scopes = {scope for line in lines for scope in self._evaluating_scope(line, word)[0].outward()}
-        self.looked.note(WORD, word)
-        self.looked.scopes(scopes)
+        lines = [
+            line
+            for line in self._words.lines_with_word(word)
+            if among.contains_line(line) and "from" in self._source.line_text(line)
+        ]
+        scopes = {scope for line in lines for scope in self._evaluating_scope(line, word)[0].enclosing_scopes()}
+        self.looked.note_access(WORD, word)
+        self.looked.note_scopes(scopes)
         return [alias for scope in scopes for alias in self._bind_scope(scope).taken.get(word, ())]
 
     def _scopes_around_word(self, word: str, beside: tuple[str, ...], lines: LineSet) -> list[Scope]:
         """The scopes of whose lines some hold a word, and those around them; those lines visited."""
         scopes: dict[int, Scope] = {}
-        for line in self._words.lines(word):
-            if not lines.hold(line):
+        for line in self._words.lines_with_word(word):
+            if not lines.contains_line(line):
                 continue
             around = self._visited.get(line)
             if around is None:
                 scope, is_innermost = self._evaluating_scope(line, word, beside)
-                around = list(scope.outward())
+                around = list(scope.enclosing_scopes())
                 for scope in around:
                     self._visit_at(scope, line)
                 if is_innermost:
@@ -410,26 +414,26 @@ class FileFacts:
         """
         scope, inner = self.module, self._defined_at(self.module, line)
         while inner is not None:
-            first, last = inner.body[0].lineno, getattr(inner.node, "end_lineno", 0)
-            if line < first and line < _first_line(inner.body[0]) and not _is_parameter(inner.node, word):
+            first, last = inner.body_statements[0].lineno, getattr(inner.node, "end_lineno", 0)
+            if line < first and line < _first_line(inner.body_statements[0]) and not _is_parameter(inner.node, word):
                 return scope, False
             if beside and inner.kind == "function" and not self._words.says_between(first, last, beside):
                 return scope, False
             scope, inner = inner, self._defined_at(inner, line)
         return scope, True
 
-    def stands_by(self, node: ast.AST, texts: tuple[str, ...]) -> bool:
+    def is_near_text(self, node: ast.AST, texts: tuple[str, ...]) -> bool:
         """Return whether one of the texts occurs in the function around a node. It is True without texts and without a
         function.
         """
         if not texts:
             return True
-        scope: Scope | None = self.home(node)
+        scope: Scope | None = self.evaluation_scope(node)
         while scope is not None and scope.kind != "function":
             scope = scope.parent
         if scope is None:
             return True
-        return self._words.says_between(scope.body[0].lineno, getattr(scope.node, "end_lineno", 0), texts)
+        return self._words.says_between(scope.body_statements[0].lineno, getattr(scope.node, "end_lineno", 0), texts)
 
     def _collect_in_scope(
         self, scope: Scope, name: str, nodes: list[ast.AST], done: dict[int, Scope]
@@ -443,14 +447,14 @@ class FileFacts:
 
     def inner_scopes(self, scope: Scope) -> Iterator[Scope]:
         """The scope and all scopes inside it, walked."""
-        yield self.walked(scope)
-        for child in scope.children:
+        yield self.walk_scope(scope)
+        for child in scope.inner_scopes:
             yield from self.inner_scopes(child)
 
     @property
-    def withs(self) -> list[ast.With | ast.AsyncWith]:
+    def with_statements(self) -> list[ast.With | ast.AsyncWith]:
         """The `with` statements, in text order."""
-        return self.kept(("withs", None), lambda: self.withs_saying(""))
+        return self.remember_for_file(("withs", None), lambda: self.withs_saying(""))
 
     def withs_saying(self, word: str, among: LineSet = EVERY) -> list[ast.With | ast.AsyncWith]:
         """The `with` statements in whose header a word stands, in capitals or not, or that enter what a name is.
@@ -458,11 +462,11 @@ class FileFacts:
         In text order; those that begin on some lines.
         """
         found: dict[ast.With | ast.AsyncWith, None] = {}
-        self.looked.note(WORD, "with")
-        for line in filter(among.hold, self._words.withs(word)):
+        self.looked.note_access(WORD, "with")
+        for line in filter(among.contains_line, self._words.with_lines(word)):
             for node in self.scope_at(line).statements:
                 if isinstance(node, ast.With | ast.AsyncWith) and node.lineno == line:
-                    self.looked.scope(self._homes[node][1])
+                    self.looked.note_scope(self._homes[node][1])
                     found[node] = None
         return list(found)
 
@@ -472,13 +476,13 @@ class FileFacts:
         Those on some lines.
         """
         found: dict[ast.Call, None] = {}
-        self.looked.note(WITHIN, part.lower())
-        for line, name in self._words.called:
-            if part.lower() not in name or not among.hold(line):
+        self.looked.note_access(WITHIN, part.lower())
+        for line, name in self._words.call_lines:
+            if part.lower() not in name or not among.contains_line(line):
                 continue
             for node in self.scope_at(line).statements:
                 if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.lineno == line:
-                    self.looked.scope(self._homes[node][1])
+                    self.looked.note_scope(self._homes[node][1])
                     found[node.value] = None
         return list(found)
 
@@ -490,7 +494,7 @@ class FileFacts:
         On `any` line: the innermost ones that hold such a line. On the line of a `definition`: functions and classes.
         Those lines that are `among` some.
         """
-        self.looked.whole()
+        self.looked.note_whole_text()
         if among is not EVERY:
             return self._statements_beginning(pattern, saying, on, among)
         if pattern not in self._beginning:
@@ -501,8 +505,8 @@ class FileFacts:
         self, pattern: str, saying: tuple[str, ...], on: OnLine, among: LineSet
     ) -> list[ast.stmt]:
         found: dict[ast.stmt, None] = {}
-        lines = self._line_beginnings.lines(pattern.encode(), tuple(text.encode() for text in saying))
-        for line in filter(among.hold, lines):
+        lines = self._line_beginnings.match_lines(pattern.encode(), tuple(text.encode() for text in saying))
+        for line in filter(among.contains_line, lines):
             scope = self.scope_at(line)
             if on == "first":
                 found.update(dict.fromkeys(self._statements_at(scope, line)))
@@ -512,28 +516,28 @@ class FileFacts:
                 found[scope.node] = None
         return list(found)
 
-    def evaluated(self) -> Iterator[ast.AST]:
+    def visited_nodes(self) -> Iterator[ast.AST]:
         """Every node of the scopes looked into so far."""
         yield from list(self._homes)
 
     def bindings(self, scope: Scope, name: str) -> list[Binding]:
         """Where a scope binds a name, in text order."""
-        self.looked.scope(scope)
+        self.looked.note_scope(scope)
         found = self._bind_scope(scope).bindings.get(name, [])
         if not found and scope is self.module:
-            self.looked.note(WORD, name)
+            self.looked.note_access(WORD, name)
         return found
 
-    def text(self, node: ast.AST) -> str:
+    def source_text(self, node: ast.AST) -> str:
         """The source text of a node."""
-        start, end = self.span(node)
+        start, end = self.character_span(node)
         return self._source.text[start:end]
 
-    def span(self, node: ast.AST) -> tuple[int, int]:
+    def character_span(self, node: ast.AST) -> tuple[int, int]:
         """Character offsets of a node: start and end."""
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         end_line, end_column = getattr(node, "end_lineno", line), getattr(node, "end_col_offset", column)
-        return self._source.offset(line, column), self._source.offset(end_line, end_column)
+        return self._source.offset_of(line, column), self._source.offset_of(end_line, end_column)
 
 
 def _is_branch(outer: ast.AST | None, inner: ast.AST) -> bool:
@@ -561,5 +565,5 @@ def _is_parameter(node: ast.AST, word: str) -> bool:
 
 def read_facts(source: Source, path: Path) -> FileFacts:
     """Parse a file. Raises `NotParsed` for text this Python cannot parse, and for nesting too deep to read."""
-    tree = parse(source.text)
+    tree = parse_module(source.text)
     return FileFacts(source, tree, path, Tables(tree))

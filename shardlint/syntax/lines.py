@@ -13,7 +13,7 @@ class LineSet:
         self._ranges = tuple(ranges)
         self._firsts = [first for first, _ in self._ranges]
 
-    def hold(self, line: int) -> bool:
+    def contains_line(self, line: int) -> bool:
         """Return whether a line is in the set."""
         place = bisect_right(self._firsts, line) - 1
         return place >= 0 and line <= self._ranges[place][1]
@@ -23,7 +23,7 @@ class _Every(LineSet):
     def __init__(self) -> None:
         super().__init__(())
 
-    def hold(self, line: int) -> bool:
+    def contains_line(self, line: int) -> bool:
         return True
 
 

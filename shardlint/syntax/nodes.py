@@ -32,7 +32,7 @@ class _Fields(dict[type[ast.AST], tuple[str, ...]]):
 _FIELDS = _Fields()
 
 
-def children(node: ast.AST) -> list[ast.AST]:
+def child_nodes(node: ast.AST) -> list[ast.AST]:
     """The nodes right below one, in the order of its fields, without those for operators and contexts."""
     found: list[ast.AST] = []
     for name in _FIELDS[node.__class__]:
@@ -44,7 +44,7 @@ def children(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def walk(node: ast.AST) -> Iterator[ast.AST]:
+def walk_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """A node and all below it, level by level, without those for operators and contexts."""
     fields = _FIELDS
     todo: list[ast.AST] = [node]
@@ -63,15 +63,15 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
 
 def names_in(node: ast.AST) -> set[str]:
     """The names in a node."""
-    return {one.id for one in walk(node) if isinstance(one, ast.Name)}
+    return {one.id for one in walk_nodes(node) if isinstance(one, ast.Name)}
 
 
-def says(node: ast.AST, name: str) -> bool:
+def mentions_name(node: ast.AST, name: str) -> bool:
     """Return whether a name occurs in a node."""
-    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
+    return any(isinstance(one, ast.Name) and one.id == name for one in walk_nodes(node))
 
 
-def defaults(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+def parameters_with_defaults(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
     """The parameters that have a default, with it, and those by keyword alone; None where they have none."""
     positional = [*arguments.posonlyargs, *arguments.args]
     yield from zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)
@@ -80,7 +80,7 @@ def defaults(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | Non
 
 def none_by_default(arguments: ast.arguments) -> set[str]:
     """The parameters of which None is the default."""
-    given = defaults(arguments)
+    given = parameters_with_defaults(arguments)
     return {one.arg for one, default in given if isinstance(default, ast.Constant) and default.value is None}
 
 

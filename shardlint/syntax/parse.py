@@ -28,7 +28,7 @@ class NotParsed(Exception):
         self.newer = newer
 
 
-def parse(text: str) -> ast.Module:
+def parse_module(text: str) -> ast.Module:
     """The tree, without Python's warnings: an invalid escape is the user's business, not ours.
 
     Raises `NotParsed`, with the line, for text this Python cannot parse and for nesting too deep to read.
@@ -54,7 +54,7 @@ def parse(text: str) -> ast.Module:
 
 def parse_ahead(text: str) -> None:
     """Raise `NotParsed` where `parse` would; whoever parses the text next gets the tree."""
-    tree = parse(text)
+    tree = parse_module(text)
     _AHEAD.clear()
     _AHEAD[text] = tree
 
@@ -73,4 +73,4 @@ def check_parses(text: str) -> None:
             return
     except (RecursionError, MemoryError, ValueError):
         pass
-    parse(text)
+    parse_module(text)

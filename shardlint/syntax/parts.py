@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeVar
 from shardlint.source.searches import PART
 from shardlint.source.text import NOTEBOOKS, Source
 from shardlint.syntax.lines import LineSet
-from shardlint.syntax.nodes import walk
-from shardlint.syntax.parse import NotParsed, parse
+from shardlint.syntax.nodes import walk_nodes
+from shardlint.syntax.parse import NotParsed, parse_module
 from shardlint.syntax.scope import Scope, Tables
 
 Answer = TypeVar("Answer")
@@ -48,7 +48,7 @@ def header_of(name: str) -> str:
     return f"{name}{_HEADER}"
 
 
-def defined_by(part: str) -> str | None:
+def function_of_header(part: str) -> str | None:
     """The function of which a part is the header; None for any other part."""
     return part.removesuffix(_HEADER) if part.endswith(_HEADER) else None
 
@@ -118,7 +118,7 @@ class Looked:
         self._record: set[_Need] | None = None
         self._tell: Callable[[_Need], None] | None = None
 
-    def tell(self, told: Callable[[_Need], None]) -> None:
+    def report_to(self, told: Callable[[_Need], None]) -> None:
         """From here on somebody is told of whatever is looked at."""
         if self._tell is None:
             self._cut.update(_cut_into_parts(self._tables, self._source, self.path))
@@ -126,38 +126,38 @@ class Looked:
                 self._watch_scope(scope)
             module = self._tables.module.node
             module.__class__ = _Module
-            module._looked = self.every  # type: ignore[attr-defined]
+            module._looked = self.note_all_names  # type: ignore[attr-defined]
         self._tell = told
 
     def _watch_scope(self, scope: Scope) -> None:
         node = scope.node
         node.__class__ = TELLING[type(node)]  # type: ignore[index]
-        node._looked = lambda: self.scope(scope)  # type: ignore[attr-defined]
+        node._looked = lambda: self.note_scope(scope)  # type: ignore[attr-defined]
 
-    def release(self) -> None:
+    def break_cycles(self) -> None:
         """Break the cycles with the tree."""
         for scope in self._cut:
-            scope.node._looked = _tell_nobody  # type: ignore[attr-defined]
+            scope.node._looked = _ignore_access  # type: ignore[attr-defined]
         if self._tell is not None:
-            self._tables.module.node._looked = _tell_nobody  # type: ignore[attr-defined]
+            self._tables.module.node._looked = _ignore_access  # type: ignore[attr-defined]
         self._cut.clear()
         self._of.clear()
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts_in_order(self) -> tuple[Part, ...]:
         """The parts but the outline, in text order."""
         return tuple(self._cut.values())
 
-    def note(self, kind: str, *said: str) -> None:
+    def note_access(self, kind: str, *said: str) -> None:
         """Something of the file was looked at."""
         if self._tell is not None:
             self._note_need((kind, self._path, *said))
 
-    def every(self) -> None:
+    def note_all_names(self) -> None:
         """Somebody looks at which statements and names the file has."""
-        self.note(PART, EVERY)
+        self.note_access(PART, EVERY)
 
-    def whole(self) -> None:
+    def note_whole_text(self) -> None:
         """Its text was looked at, no matter what stands where."""
         self._note_need(self.path)
 
@@ -167,7 +167,7 @@ class Looked:
             if self._record is not None:
                 self._record.add(need)
 
-    def scope(self, scope: Scope) -> None:
+    def note_scope(self, scope: Scope) -> None:
         """Somebody looks at what a scope holds."""
         if self._tell is None:
             return
@@ -175,22 +175,22 @@ class Looked:
         if need is not None:
             self._note_need(need)
 
-    def scopes(self, scopes: Iterable[Scope]) -> None:
+    def note_scopes(self, scopes: Iterable[Scope]) -> None:
         """The same of several."""
         if self._tell is not None:
             for scope in {id(one): one for one in scopes}.values():
-                self.scope(scope)
+                self.note_scope(scope)
 
     def _need_of_scope(self, scope: Scope) -> _Need | None:
-        part = self.part(scope)
+        part = self.part_of_scope(scope)
         need = self._of[scope] = None if part is None else (PART, self._path, part.name)
         return need
 
-    def part(self, scope: Scope) -> Part | None:
+    def part_of_scope(self, scope: Scope) -> Part | None:
         """The part that a scope is in; None for the outline."""
-        return next((self._cut[one] for one in scope.outward() if one in self._cut), None)
+        return next((self._cut[one] for one in scope.enclosing_scopes() if one in self._cut), None)
 
-    def recorded(self, make: Callable[[], Answer]) -> tuple[Answer, tuple[_Need, ...]]:
+    def record_accesses(self, make: Callable[[], Answer]) -> tuple[Answer, tuple[_Need, ...]]:
         """An answer, and what was looked at for it: for whoever keeps the answer."""
         if self._tell is None:
             return make(), ()
@@ -203,13 +203,13 @@ class Looked:
                 before |= noted
         return answer, tuple(noted)
 
-    def again(self, noted: Iterable[_Need]) -> None:
+    def replay_accesses(self, noted: Iterable[_Need]) -> None:
         """An answer that was kept is used."""
         for need in noted:
             self._note_need(need)
 
 
-def _tell_nobody() -> None:
+def _ignore_access() -> None:
     """Nobody is to be told."""
 
 
@@ -220,10 +220,10 @@ def _cut_into_parts(tables: Tables, source: Source, path: Path) -> Iterator[tupl
         return
     met: dict[str, int] = {}
     for scope, name in _outermost_functions(tables.module, ""):
-        body = scope.body
+        body = scope.body_statements
         first = min([body[0].lineno, *(one.lineno for one in getattr(body[0], "decorator_list", ()))])
         number = met[name] = met.get(name, 0) + 1
-        if not source.line(first)[: body[0].col_offset].strip() and first > getattr(scope.node, "lineno", 0):
+        if not source.line_text(first)[: body[0].col_offset].strip() and first > getattr(scope.node, "lineno", 0):
             last = getattr(scope.node, "end_lineno", first)
             header = scope.node.lineno if number == 1 and _stands_alone(scope) else 0  # type: ignore[attr-defined]
             yield scope, Part(name if number == 1 else f"{name}#{number}", first, last, header)
@@ -235,7 +235,7 @@ def _stands_alone(scope: Scope) -> bool:
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.col_offset or node.decorator_list:
         return False
     evaluated = [node.args, *([node.returns] if node.returns is not None else []), *getattr(node, "type_params", ())]
-    return not any(isinstance(one, _EVALUATED) for top in evaluated for one in walk(top))
+    return not any(isinstance(one, _EVALUATED) for top in evaluated for one in walk_nodes(top))
 
 
 def _outermost_functions(scope: Scope, before: str) -> Iterator[tuple[Scope, str]]:
@@ -250,7 +250,7 @@ def _outermost_functions(scope: Scope, before: str) -> Iterator[tuple[Scope, str
 def parts_of(source: Source, path: Path) -> tuple[Part, ...] | None:
     """The parts of a text; None where it cannot be parsed."""
     try:
-        return tuple(part for _, part in _cut_into_parts(Tables(parse(source.text)), source, path))
+        return tuple(part for _, part in _cut_into_parts(Tables(parse_module(source.text)), source, path))
     except (NotParsed, RecursionError):
         return None
 
@@ -279,7 +279,7 @@ def texts_of_parts(text: str, parts: Iterable[Part]) -> dict[str, str]:
         found[part.name] = "\n".join(islice(lines, part.last - part.first + 1))
         if not part.header:
             outline.append("\0")
-        elif defined_by(part.name) is not None:  # where it stands among the other statements belongs to it
+        elif function_of_header(part.name) is not None:  # where it stands among the other statements belongs to it
             found[part.name] += f"\n{sum(map(_is_code, outline))}  # {len(outline)}"
         at = part.last + 1
     outline += lines

@@ -76,26 +76,26 @@ class Scope:
         return getattr(self.node, "name", f"a {self.kind}")
 
     @property
-    def children(self) -> list[Scope]:
+    def inner_scopes(self) -> list[Scope]:
         """The scopes directly inside."""
         return [*self.definitions, *self.within]
 
     @property
-    def body(self) -> list[ast.stmt]:
+    def body_statements(self) -> list[ast.stmt]:
         """Statements of the scope; empty for a lambda or comprehension."""
         body = vars(self.node).get("body", [])  # nobody is told of it: see `syntax.parts`
         return body if isinstance(body, list) else []
 
-    def outward(self) -> Iterator[Scope]:
+    def enclosing_scopes(self) -> Iterator[Scope]:
         """This scope and those around it, innermost first."""
         scope: Scope | None = self
         while scope is not None:
             yield scope
             scope = scope.parent
 
-    def function(self) -> Scope | None:
+    def enclosing_function(self) -> Scope | None:
         """The function or lambda whose body this is part of: comprehensions and class bodies run inside it."""
-        return next((scope for scope in self.outward() if scope.kind in ("function", "lambda")), None)
+        return next((scope for scope in self.enclosing_scopes() if scope.kind in ("function", "lambda")), None)
 
 
 # Most statements: those that hold no others.
@@ -115,7 +115,7 @@ class Tables:
         self._fill_scope(self.module)
 
     def _fill_scope(self, scope: Scope) -> None:
-        self._enter_statements(scope.body, scope.node, scope)
+        self._enter_statements(scope.body_statements, scope.node, scope)
         scope.definitions.sort(
             key=first_line
         )  # `except` clauses stand before `finally`, and are visited after it
@@ -142,7 +142,7 @@ class Tables:
                 self.homes[clause] = (statement, scope)
                 self._enter_statements(clause.body, clause, scope)
 
-    def clear(self) -> None:
+    def break_cycles(self) -> None:
         """Break the cycles between scopes and nodes."""
         for scope in self.scopes.values():
             scope.parent = None

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from shardlint.syntax.nodes import children, walk
+from shardlint.syntax.nodes import child_nodes, walk_nodes
 from shardlint.syntax.parts import TELLING
 from shardlint.syntax.scope import Binding, BindingKind, Scope, Tables
 
@@ -38,38 +38,38 @@ class Walker:
         self.homes = tables.homes
         self.walrus = walrus
 
-    def bind(self, scope: Scope) -> None:
+    def collect_bindings(self, scope: Scope) -> None:
         """Collect the bindings of a scope (once)."""
         if scope.bound:
             return
         scope.bound = True
         if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             self._bind_parameters(scope, scope.node.args)
-        if scope.body:
+        if scope.body_statements:
             for statement in scope.statements:
                 bind = _BINDS.get(type(statement))
                 if bind is not None:
                     bind(self, statement, scope)
                 if self.walrus:
-                    self.visit(statement, scope)
+                    self.visit_statement(statement, scope)
 
-    def walk(self, scope: Scope) -> None:
+    def collect_scope(self, scope: Scope) -> None:
         """Collect all that a scope says (once)."""
         if scope.walked:
             return
         scope.walked = True
-        self.bind(scope)
+        self.collect_bindings(scope)
         if isinstance(scope.node, ast.Lambda):
             self._visit_expression(scope.node.body, scope.node, scope)
             return
         before = bool(scope.visited)
         for statement in scope.statements:
-            self.visit(statement, scope)
+            self.visit_statement(statement, scope)
         if before:
-            scope.calls.sort(key=_in_text)
-            scope.returns.sort(key=_in_text)
+            scope.calls.sort(key=_text_order)
+            scope.returns.sort(key=_text_order)
 
-    def visit(self, statement: ast.stmt, scope: Scope) -> None:
+    def visit_statement(self, statement: ast.stmt, scope: Scope) -> None:
         """Collect the expressions of one statement (once): of a compound one, those of its header."""
         if statement in scope.visited:
             return
@@ -78,7 +78,7 @@ class Walker:
         if visit is not None:
             visit(self, statement, scope)
             return
-        for child in children(statement):
+        for child in child_nodes(statement):
             if isinstance(child, ast.expr):
                 self._visit_expression(child, statement, scope)
 
@@ -151,7 +151,7 @@ class Walker:
 
     def _bind_match(self, node: ast.Match, scope: Scope) -> None:
         for case in node.cases:
-            for part in walk(case.pattern):
+            for part in walk_nodes(case.pattern):
                 name = getattr(part, "name", None) or getattr(part, "rest", None)
                 if isinstance(name, str):
                     self.homes[part] = (case, scope)
@@ -287,7 +287,7 @@ class Walker:
         for case in node.cases:
             if case.guard is not None:
                 self._visit_expression(case.guard, case, scope)
-            for part in walk(case.pattern):
+            for part in walk_nodes(case.pattern):
                 match part:
                     case ast.MatchValue():
                         self._visit_expression(part.value, case, scope)
@@ -326,7 +326,7 @@ class Walker:
                 self._visit_opening(node, scope)
             else:
                 home = node, scope
-                todo += [(child, home) for child in reversed(children(node))]
+                todo += [(child, home) for child in reversed(child_nodes(node))]
 
     def _visit_opening(self, node: ast.AST, scope: Scope) -> None:
         """Visit a node that opens a scope, binds a name or leaves the function in the middle of an expression."""
@@ -354,7 +354,7 @@ class Walker:
         inner = Scope("lambda", node, scope)
         scope.within.append(inner)
         self.scopes[node] = inner
-        self.walk(inner)
+        self.collect_scope(inner)
 
     def _visit_comprehension(self, node: Comprehension, scope: Scope) -> None:
         inner = Scope("comprehension", node, scope, bound=True, walked=True)
@@ -418,7 +418,7 @@ for _plain, _telling in TELLING.items():
     _BINDS[_telling], _VISITS[_telling] = _BINDS[_plain], _VISITS[_plain]
 
 
-def _in_text(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
+def _text_order(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
     """The order of a walk: by where a node begins, what holds it first."""
     return node.lineno, node.col_offset, -(node.end_lineno or 0), -(node.end_col_offset or 0)
 

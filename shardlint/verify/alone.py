@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.verify.fixture import devices_of
-from shardlint.verify.judge import stopped
+from shardlint.verify.judge import failure_of_stopped
 from shardlint.verify.outcome import Job, Outcome
 from shardlint.verify.runner import Runner
 
@@ -21,7 +21,7 @@ def run_alone(runner: Runner, jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """The jobs, those that compare with a run on one device told what it gave and where it left its arrays, which are
     there until the end.
     """
-    places = [index for index, job in enumerate(jobs) if _compares_numbers(job) and not runner.has(job)]
+    places = [index for index, job in enumerate(jobs) if _compares_numbers(job) and not runner.is_cached(job)]
     with tempfile.TemporaryDirectory(prefix="shardlint-") as folder:
         first = []
         for index in places:
@@ -32,7 +32,7 @@ def run_alone(runner: Runner, jobs: Sequence[Job]) -> Iterator[list[Job]]:
             first.append({"task": "alone", "devices": 1, "levels": ["execute"], "folder": str(own), **given})
         told = list(jobs)
         if first:
-            for outcome in runner.run(first):
+            for outcome in runner.run_jobs(first):
                 index = places[int(outcome.job["id"])]
                 said, distrust = _read_outcome(outcome)
                 told[index] = {
@@ -53,12 +53,12 @@ def _compares_numbers(job: Job) -> bool:
 
 def _read_outcome(outcome: Outcome) -> tuple[dict[str, Any], str]:
     """Return the data of an `Alone`, and the reason to distrust it ("" if there is none)."""
-    told = outcome.all("alone")
+    told = outcome.values_of_key("alone")
     distrust = outcome.distrust
     if not (distrust or outcome.stopped) and not (len(told) == 1 and isinstance(told[0], dict)):
         distrust = "its process sent something other than an answer"
     if outcome.stopped:
-        failure, output = stopped(outcome)
+        failure, output = failure_of_stopped(outcome)
         at = f" at {failure.where}" if failure.where else ""
         return {
             "ended": "".join([failure.message, at, *(f"\n| {line}" for line in output[-_LINES:])])

@@ -35,13 +35,13 @@ class Attendant:
         self._answered = job["task"] not in _CHALLENGED or not job.get("levels")
 
     @property
-    def spoilt(self) -> bool:
+    def is_output_corrupt(self) -> bool:
         """True if something else than messages came."""
         return self.incoming.spoilt
 
-    def take(self, data: bytes) -> list[messages.Message]:
+    def take_messages(self, data: bytes) -> list[messages.Message]:
         """The messages for whoever gave the job, of those that are whole with this data."""
-        return [message for message in self.incoming.take(data) if not self._take_message(message)]
+        return [message for message in self.incoming.take_messages(data) if not self._take_message(message)]
 
     def _take_message(self, message: messages.Message) -> bool:
         if "recall" in message:
@@ -69,7 +69,7 @@ class Attendant:
         return True
 
     def _vouch_for_key(self, key: object) -> str | None:
-        return self._cache.vouch(key) if self._cache is not None and isinstance(key, str) else None
+        return self._cache.verified_digest(key) if self._cache is not None and isinstance(key, str) else None
 
     def _send_answer(self, message: messages.Message) -> None:
         data = json.dumps(message).encode() + b"\n"
@@ -81,13 +81,13 @@ class Attendant:
     def _distrust_worker(self, why: str) -> None:
         self.distrust = self.distrust or why
 
-    def end(self, stopped: str) -> str:
+    def end_process(self, stopped: str) -> str:
         """Take in the end of the process (`stopped`: how, "" for well); why it is not to be trusted, "" where it is."""
         if self.done and not self._answered:
             self._distrust_worker("it ended without showing that its checks were unchanged")
-        if self.done and not (stopped or self.distrust or self.spoilt) and self._cache is not None:
+        if self.done and not (stopped or self.distrust or self.is_output_corrupt) and self._cache is not None:
             for key, value in self._keep:
-                self._cache.put(key, value)
+                self._cache.put_entry(key, value)
         return self.distrust
 
 

@@ -51,13 +51,13 @@ class Cache:
         self.folder, self.most = folder, most
         self._secret = (secret_key() if secret is None else secret).encode()
 
-    def get(self, key: str) -> dict[str, Any] | None:
+    def get_entry(self, key: str) -> dict[str, Any] | None:
         """The entry of a key, or None."""
-        return self._checked_value(key, read(self.folder, key))
+        return self._checked_value(key, read_entry(self.folder, key))
 
-    def vouch(self, key: str) -> str | None:
+    def verified_digest(self, key: str) -> str | None:
         """The digest (see `data_fingerprint`) of the file of a key's entry, if it is as it was written; else None."""
-        data = read(self.folder, key)
+        data = read_entry(self.folder, key)
         return None if self._checked_value(key, data) is None else data_fingerprint(data)
 
     def _checked_value(self, key: str, data: bytes) -> dict[str, Any] | None:
@@ -67,7 +67,7 @@ class Cache:
             value if isinstance(value, dict) and entry.get("digest") == self._sign_value(key, value) else None
         )
 
-    def put(self, key: str, value: dict[str, Any]) -> None:
+    def put_entry(self, key: str, value: dict[str, Any]) -> None:
         """Keep an entry, whole or not at all, and let the least used go where there is too much."""
         data = json.dumps({"digest": self._sign_value(key, value), "value": value}).encode()
         if len(data) > min(ENTRY_BYTES, self.most) or not _is_key(key):
@@ -98,7 +98,7 @@ class Cache:
                 total -= size
 
 
-def read(folder: Path, key: str) -> bytes:
+def read_entry(folder: Path, key: str) -> bytes:
     """The file of a key's entry, whatever it holds; nothing where there is none or it is too large."""
     if not _is_key(key):
         return b""

@@ -27,8 +27,8 @@ def first_calls(
     Raises what the program raises; `LookupError` where it ends without having called one of them, `AssertionError`
     where fewer arrays were donated.
     """
-    from shardlint.verify.inside.first_calls import run
+    from shardlint.verify.inside.first_calls import run_script
 
     if not script.startswith("-m ") and not Path(script).exists():
         script = str(Path(sys._getframe(1).f_globals.get("__file__", "")).parent / script)
-    return run(script, arguments, functions or {}, gone or {})
+    return run_script(script, arguments, functions or {}, gone or {})

@@ -19,7 +19,7 @@ from shardlint.verify.outcome import Job
 _START_SECONDS = 300.0
 
 
-def start(
+def start_child(
     python: str, module: str, arguments: list[str], errors: Any, wire: Any = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
     """Start `python` on a module of `inside`, with `wire` as its standard input and output and `errors` as its

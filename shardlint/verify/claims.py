@@ -31,7 +31,7 @@ class Claim:
     axes: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> Claim:
+    def parse_claim(cls, text: str) -> Claim:
         """From `all_to_all`, `all_gather over model` or `any over data, model`.
 
         Raises `ValueError` for anything else.
@@ -46,15 +46,15 @@ class Claim:
         axes = tuple(name for name in re.split(r"[\s,]+", match[2] or "") if name)
         return cls(text.strip(), kind, axes)
 
-    def takes(self, collective: Collective) -> bool:
+    def applies_to(self, collective: Collective) -> bool:
         """Return whether the claim applies to a collective."""
         return self.kind in (ANY, collective.kind) and set(self.axes) <= set(collective.axes)
 
-    def lost(self, mesh: Mapping[str, int]) -> str | None:
+    def missing_axis(self, mesh: Mapping[str, int]) -> str | None:
         """An axis it names that the mesh has not."""
         return next((name for name in self.axes if name not in mesh), None)
 
-    def idle(self, mesh: Mapping[str, int]) -> str:
+    def reason_unbreakable(self, mesh: Mapping[str, int]) -> str:
         """Why no program on this mesh could break it; "" where one could."""
         if all(size == 1 for size in mesh.values()):
             return "the mesh has one device"
@@ -69,9 +69,9 @@ def check_forbidden(program: Program, forbid: Iterable[Claim]) -> list[Failure]:
         if (wrong := _unknown_axis_failure(claim, program)) is not None:
             failures.append(wrong)
             continue
-        broken = [one for one in program.collectives if claim.takes(one)]
+        broken = [one for one in program.collectives if claim.applies_to(one)]
         if broken:
-            moved = f"{len(broken)} found, moving {size_text(sum(one.moved for one in broken))} per call"
+            moved = f"{len(broken)} found, moving {size_text(sum(one.moved_bytes for one in broken))} per call"
             failures.append(
                 Failure(
                     "forbidden",
@@ -89,8 +89,8 @@ def check_budget(program: Program, budget: Mapping[Claim, int]) -> list[Failure]
         if (wrong := _unknown_axis_failure(claim, program)) is not None:
             failures.append(wrong)
             continue
-        spent = [one for one in program.collectives if claim.takes(one)]
-        moved = sum(one.moved for one in spent)
+        spent = [one for one in program.collectives if claim.applies_to(one)]
+        moved = sum(one.moved_bytes for one in spent)
         if moved > most:
             text = (
                 f"{size_text(moved)} are moved per call, more than the budget for {claim.text!r}, "
@@ -136,7 +136,7 @@ def check_memory(program: Program, most: int) -> list[Failure]:
 
 
 def _unknown_axis_failure(claim: Claim, program: Program) -> Failure | None:
-    lost = claim.lost(program.mesh)
+    lost = claim.missing_axis(program.mesh)
     if lost is None:
         return None
     known = ", ".join(program.mesh)
@@ -145,7 +145,7 @@ def _unknown_axis_failure(claim: Claim, program: Program) -> Failure | None:
 
 def _list_collectives(text: str, found: Sequence[Collective]) -> str:
     """A message with the largest collectives below it."""
-    largest = sorted(found, key=lambda one: one.moved, reverse=True)
+    largest = sorted(found, key=lambda one: one.moved_bytes, reverse=True)
     lines = [collective_text(one, source=True) for one in largest[:_SHOWN]]
     if len(largest) > _SHOWN:
         lines.append(f"and {len(largest) - _SHOWN} more")

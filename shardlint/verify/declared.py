@@ -25,7 +25,16 @@ from shardlint.verify.fixture import (
     parse_bytes,
 )
 from shardlint.verify.spec import P
-from shardlint.verify.values import Read, Wrong, at, boolean, list_of, table_of, text, whole
+from shardlint.verify.values import (
+    Read,
+    Wrong,
+    integer_reader,
+    list_of,
+    read_boolean,
+    read_key,
+    table_of,
+    text_reader,
+)
 
 Schema = Mapping[str, Any]
 
@@ -53,28 +62,32 @@ def _check_keys(value: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
             near = difflib.get_close_matches(name.replace("-", "_"), keys, n=1)
             known = f"write {near[0]}" if near else f"known are {', '.join(keys)}"
             raise Wrong(f".{name}", f"is not a key; {known}")
-    return {name: at(f".{name}", one, keys[name].read, keys[name].write) for name, one in value.items()}
+    return {name: read_key(f".{name}", one, keys[name].read, keys[name].write) for name, one in value.items()}
 
 
 def _parse_spec(value: Any) -> P:
-    return P.parse(text("")(value))
+    return P.parse_spec(text_reader("")(value))
 
 
 def _parse_specs(value: Any) -> dict[str, P] | str:
     found: dict[str, P] | str
-    found = text(_REFERENCE)(value) if isinstance(value, str) else table_of(_parse_spec, _A_SPEC)(value)
+    found = text_reader(_REFERENCE)(value) if isinstance(value, str) else table_of(_parse_spec, _A_SPEC)(value)
     return found
 
 
 def _parse_size(value: Any) -> int | str:
-    size: int | str = value if isinstance(value, str) else whole(0)(value)
+    size: int | str = value if isinstance(value, str) else integer_reader(0)(value)
     parse_bytes(size)
     return size
 
 
 def _parse_mesh(value: Any) -> dict[str, int] | str:
     found: dict[str, int] | str
-    found = text(_MESH)(value) if isinstance(value, str) else table_of(whole(1), "a size of 1 or more")(value)
+    found = (
+        text_reader(_MESH)(value)
+        if isinstance(value, str)
+        else table_of(integer_reader(1), "a size of 1 or more")(value)
+    )
     if not found:
         raise ValueError
     return found
@@ -126,43 +139,43 @@ _SPECS_SCHEMA = _object_schema(_string_schema(r"^\s*(P|PartitionSpec)\s*\("))
 _SIZE_SCHEMA = _either_schema(_number_schema(0), _string_schema(r"^\s*\d+(\.\d+)?\s*[a-zA-Z]*\s*$"))
 
 
-def _of_text(about: str, write: str, pattern: str) -> _Key:
-    return _Key(about, write, _string_schema(pattern), text(pattern))
+def _text_key(about: str, write: str, pattern: str) -> _Key:
+    return _Key(about, write, _string_schema(pattern), text_reader(pattern))
 
 
-def _of_specs(about: str) -> _Key:
+def _specs_key(about: str) -> _Key:
     return _Key(about, _GLOBS, _SPECS_SCHEMA, table_of(_parse_spec, _A_SPEC))
 
 
-def _of_size(about: str) -> _Key:
+def _size_key(about: str) -> _Key:
     return _Key(about, _A_SIZE, _SIZE_SCHEMA, _parse_size)
 
 
-def _of_strings(about: str, write: str) -> _Key:
+def _strings_key(about: str, write: str) -> _Key:
     return _Key(
-        about, f"a list such as {write}", _array_schema({"type": "string"}), list_of(text(""), "a string")
+        about, f"a list such as {write}", _array_schema({"type": "string"}), list_of(text_reader(""), "a string")
     )
 
 
-def _of_choice(about: str, choices: tuple[str, ...]) -> _Key:
+def _choice_key(about: str, choices: tuple[str, ...]) -> _Key:
     write = " or ".join(f'"{choice}"' for choice in choices)
-    return _Key(about, write, {"enum": list(choices)}, text(f"^({'|'.join(choices)})$"))
+    return _Key(about, write, {"enum": list(choices)}, text_reader(f"^({'|'.join(choices)})$"))
 
 
 ARG_KEYS: dict[str, _Key] = {
-    "source": _of_text("A function that makes the argument.", _A_REFERENCE, _REFERENCE),
+    "source": _text_key("A function that makes the argument.", _A_REFERENCE, _REFERENCE),
     "shape": _Key(
         "The shape of an array argument.",
         "sizes such as [16, 512]",
         _array_schema(_number_schema(0)),
-        list_of(whole(0), "a size of 0 or more"),
+        list_of(integer_reader(0), "a size of 0 or more"),
     ),
-    "dtype": _of_text("Its dtype. Default: float32.", 'a dtype such as "float32" or "int32"', _DTYPE),
+    "dtype": _text_key("Its dtype. Default: float32.", 'a dtype such as "float32" or "int32"', _DTYPE),
     "below": _Key(
         "Integers are filled with 0 up to this number, exclusive. Default: 2.",
         "a number of 1 or more",
         _number_schema(1),
-        whole(1),
+        integer_reader(1),
     ),
     "spec": _Key(
         "The spec of every array in the argument.",
@@ -179,10 +192,10 @@ ARG_KEYS: dict[str, _Key] = {
 }
 
 KEYS: dict[str, _Key] = {
-    "name": _of_text(
+    "name": _text_key(
         "Its name in reports and on the command line.", 'a name of letters, digits, ".", "_" and "-"', _NAME
     ),
-    "fn": _of_text("The function under test.", _A_REFERENCE, _REFERENCE),
+    "fn": _text_key("The function under test.", _A_REFERENCE, _REFERENCE),
     "meshes": _Key(
         "Axis sizes in order, or all:N for all shapes with N devices over the axes that the specs name.",
         'a list such as [{data = 4, model = 2}, "all:8"]',
@@ -208,41 +221,41 @@ KEYS: dict[str, _Key] = {
         ),
         list_of(_parse_argument, _AN_ARG),
     ),
-    "out": _of_specs("The specs of outputs, by path glob."),
-    "gradients": _of_specs("The specs of gradients, by path glob."),
-    "replicated_bytes_max": _of_size("The largest output that may be replicated, if out does not name it."),
+    "out": _specs_key("The specs of outputs, by path glob."),
+    "gradients": _specs_key("The specs of gradients, by path glob."),
+    "replicated_bytes_max": _size_key("The largest output that may be replicated, if out does not name it."),
     "donate": _Key(
         "Indexes of arguments whose buffers must all be reused.",
         "a list of indexes such as [0]",
         _array_schema(_number_schema(0)),
-        list_of(whole(0), "the index of an argument, starting at 0"),
+        list_of(integer_reader(0), "the index of an argument, starting at 0"),
     ),
-    "forbid": _of_strings("Collectives that must not occur.", '["all_gather over model", "all_to_all"]'),
+    "forbid": _strings_key("Collectives that must not occur.", '["all_gather over model", "all_to_all"]'),
     "budget": _Key(
         "The most bytes that collectives may move in one call.",
         'a table such as {"all_gather over data" = "64MiB"}',
         _object_schema(_SIZE_SCHEMA),
         table_of(_parse_size, _A_SIZE),
     ),
-    "memory_max": _of_size("The most memory per device, as compiled for simulated devices."),
-    "hbm_max": _of_size("The most memory per device, as compiled for each topology."),
-    "reference": _of_text(
+    "memory_max": _size_key("The most memory per device, as compiled for simulated devices."),
+    "hbm_max": _size_key("The most memory per device, as compiled for each topology."),
+    "reference": _text_key(
         "The reference for the numbers: single_device, or another function.",
         f'"{SINGLE_DEVICE}" or {_A_REFERENCE}',
         f"^{SINGLE_DEVICE}$|{_REFERENCE}",
     ),
-    "context": _of_choice("The mesh context of the call.", CONTEXTS),
-    "axis_types": _of_choice("The type of the mesh axes.", (AUTO, EXPLICIT)),
+    "context": _choice_key("The mesh context of the call.", CONTEXTS),
+    "axis_types": _choice_key("The type of the mesh axes.", (AUTO, EXPLICIT)),
     "execute": _Key(
-        "false if the program is too large to run here.", "true or false", {"type": "boolean"}, boolean
+        "false if the program is too large to run here.", "true or false", {"type": "boolean"}, read_boolean
     ),
     "processes": _Key(
         "Also run it as this many jax.distributed processes.",
         "a number of 2 or more",
         _number_schema(2),
-        whole(2),
+        integer_reader(2),
     ),
-    "topology": _of_strings("Also compile it for these topologies, without the hardware.", '["v5e:4x4"]'),
+    "topology": _strings_key("Also compile it for these topologies, without the hardware.", '["v5e:4x4"]'),
 }
 _NEEDED = ("name", "fn", "meshes")
 
@@ -266,7 +279,7 @@ def read_fixtures(path: Path) -> dict[str, Fixture]:
         name = table.get("name") if isinstance(table, dict) else None
         here = f"{path}: {place}[{index}]" + (f" ({name})" if isinstance(name, str) else "")
         try:
-            name, fixture = at("", table, _parse_fixture, f"a table that begins with [[{place}]]")
+            name, fixture = read_key("", table, _parse_fixture, f"a table that begins with [[{place}]]")
         except Wrong as wrong:
             raise BadSettings(f"{here}: {f'{wrong.key} {wrong.text}'.lstrip('. ')}") from None
         if name in found:

@@ -35,7 +35,7 @@ class Deferred(Runner):
     def __enter__(self) -> Self:
         return self
 
-    def begin(self) -> None:
+    def start_runner(self) -> None:
         """Start, where that was not done. Raises `CannotRun` as a `Runner` does, and where its checks miss a fault."""
         from shardlint.verify.plan import check_self
 
@@ -44,52 +44,56 @@ class Deferred(Runner):
             super().__enter__()
             self.caught = check_self(self)
 
-    def has(self, job: Job) -> bool:
+    def is_cached(self, job: Job) -> bool:
         """Return whether a job's outcome is cached."""
-        return self.keeper is not None and self.keeper.recall(self._whole(job)) is not None
+        return self.keeper is not None and self.keeper.recall_outcome(self._complete_job(job)) is not None
 
-    def _whole(self, job: Job) -> Job:
+    def _complete_job(self, job: Job) -> Job:
         return {"seconds": self.seconds, "memory": self.memory, **job}
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def run_jobs(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """As of a `Runner`; kept outcomes come first."""
         left: list[tuple[int, Job]] = []
         for index, job in enumerate(jobs):
-            kept = self.keeper.recall({**self._whole(job), "id": index}) if self.keeper is not None else None
+            kept = (
+                self.keeper.recall_outcome({**self._complete_job(job), "id": index})
+                if self.keeper is not None
+                else None
+            )
             if kept is None or self.keeper is None:
                 left.append((index, job))
                 continue
             self.told += job["task"] != "collect"
             if not self._started:
-                self.releases = self.keeper.releases(self._whole(job))
-            for missing in kept.all("limits"):
+                self.releases = self.keeper.recalled_releases(self._complete_job(job))
+            for missing in kept.values_of_key("limits"):
                 self.limits += [limit for limit in missing if limit not in self.limits]
             yield kept
         if not left:
             return
-        self.begin()
-        for outcome in super().run([{**job, "keep": self.keeper is not None} for _, job in left]):
+        self.start_runner()
+        for outcome in super().run_jobs([{**job, "keep": self.keeper is not None} for _, job in left]):
             index, job = left[outcome.job["id"]]
             outcome.job["id"] = index
             if job["task"] == "alone":
-                self._on_one[_key_of_job(job)] = outcome.all("reads")
-            self._ran.append((self._whole(job), outcome))
+                self._on_one[_key_of_job(job)] = outcome.values_of_key("reads")
+            self._ran.append((self._complete_job(job), outcome))
             yield outcome
 
-    def keep(self, failed: Sequence[str]) -> None:
+    def keep_outcomes(self, failed: Sequence[str]) -> None:
         """Keep what was told, but of these fixtures (`FILE::NAME`) and of what cannot be kept."""
         if self.keeper is None:
             return
         for job, outcome in self._ran:
             name = f"{job.get('file')}::{job.get('name')}"
-            reads = outcome.all("reads")
+            reads = outcome.values_of_key("reads")
             if "alone" in job:
                 reads = [*reads, *self._on_one.get(_key_of_job(job), [None])]
             if name not in failed:
-                self.keeper.keep(job, outcome, reads, self.releases)
+                self.keeper.keep_outcome(job, outcome, reads, self.releases)
         self._ran.clear()
 
-    def sentences(self) -> list[str]:
+    def cache_sentences(self) -> list[str]:
         """Return the sentences about cached results, and about results that were not or will not be cached."""
         if self.keeper is None:
             return []

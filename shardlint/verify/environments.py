@@ -8,12 +8,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 _FOLDERS = (".venv", "venv", "env", ".env")
 _PYTHONS = ("bin/python", "Scripts/python.exe")
 _VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")
-_MISSING = regex(r"\braised (ImportError|ModuleNotFoundError)\b")
+_MISSING = compile_lazily(r"\braised (ImportError|ModuleNotFoundError)\b")
 
 
 def import_advice(message: str, python: str, place: Path) -> str:
@@ -23,10 +23,10 @@ def import_advice(message: str, python: str, place: Path) -> str:
     """
     if _MISSING.search(message) is None:
         return ""
-    return f"it ran with {python}" + (f"; {other}" if (other := another(python, place)) else "")
+    return f"it ran with {python}" + (f"; {other}" if (other := describe_other_environment(python, place)) else "")
 
 
-def another(python: str, place: Path) -> str:
+def describe_other_environment(python: str, place: Path) -> str:
     """How to run programs with the environment of the project that a file or folder is of, as the end of a sentence.
 
     Names the environment where one is found; "" where that is the one of `python` already.

@@ -76,7 +76,7 @@ class Collective:
     of: str = ""
 
     @property
-    def moved(self) -> int:
+    def moved_bytes(self) -> int:
         """Bytes in one call: once for each trip (one trip where the count is not known)."""
         return self.bytes * (1 if self.trips is None else self.trips)
 
@@ -150,7 +150,7 @@ class Program:
     notes: tuple[str, ...] = field(default=())
 
     @property
-    def devices(self) -> int:
+    def device_count(self) -> int:
         """How many devices the mesh has."""
         return math.prod(self.mesh.values())
 
@@ -166,32 +166,32 @@ class Program:
     @property
     def moved_bytes(self) -> int:
         """All bytes moved in one call."""
-        return sum(collective.moved for collective in self.collectives)
+        return sum(collective.moved_bytes for collective in self.collectives)
 
 
 def read_program(data: Mapping[str, Any]) -> Program:
     """A program from the dictionary (`dataclasses.asdict`, through JSON) a child process sent."""
 
-    def line(of: Mapping[str, Any]) -> dict[str, Any]:
+    def find_line(of: Mapping[str, Any]) -> dict[str, Any]:
         return {**of, "line": Line(**of["line"])}
 
-    def array(of: Mapping[str, Any]) -> Array:
+    def read_array(of: Mapping[str, Any]) -> Array:
         axes = None if of["axes"] is None else tuple(tuple(names) for names in of["axes"])
         return Array(**{**of, "shape": tuple(of["shape"]), "axes": axes})
 
     def product_from_data(of: Mapping[str, Any]) -> Product:
         tuples = {name: tuple(of[name]) for name in ("free", "reduced", "batch", "paid", "weights")}
-        return Product(**{**line(of), **tuples})
+        return Product(**{**find_line(of), **tuples})
 
     return Program(
         **{
             **data,
-            "arrays": tuple(array(one) for one in data["arrays"]),
+            "arrays": tuple(read_array(one) for one in data["arrays"]),
             "collectives": tuple(
-                Collective(**{**line(one), "axes": tuple(one["axes"])}) for one in data["collectives"]
+                Collective(**{**find_line(one), "axes": tuple(one["axes"])}) for one in data["collectives"]
             ),
             "products": tuple(product_from_data(one) for one in data["products"]),
-            "warned": tuple(Warned(**line(one)) for one in data["warned"]),
+            "warned": tuple(Warned(**find_line(one)) for one in data["warned"]),
             "notes": tuple(data["notes"]),
         }
     )

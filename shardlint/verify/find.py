@@ -52,7 +52,7 @@ def fixture_files(paths: Sequence[str]) -> dict[Path, list[str]]:
 
 def fixture_files_below(folder: Path, governing: bool = False) -> Iterator[Path]:
     """The files of a directory that may hold fixtures; with `governing`, settings further up count too."""
-    from shardlint.source.find import find
+    from shardlint.source.find import find_python_files
 
     settings = find_settings(folder).path
     if settings is not None and has_fixtures(settings):
@@ -60,7 +60,7 @@ def fixture_files_below(folder: Path, governing: bool = False) -> Iterator[Path]
             yield folder / settings.name
         elif governing:
             yield settings
-    for file in find([folder]).files:
+    for file in find_python_files([folder]).file_paths:
         if file.suffix == ".py" and _mentions_verify(read_program(file) or b""):
             yield file
 

@@ -178,18 +178,18 @@ class Fixture:
             )
         self.replicated_limit()
         for spec in (*self.out.values(), *self.gradients.values()):
-            P.of(spec)
+            P.make_spec(spec)
         if isinstance(self.forbid, str):
             raise TypeError(f"forbid must be a list such as ['all_gather over model'], not {self.forbid!r}")
-        self.forbidden()
-        self.budgets()
+        self.forbidden_claims()
+        self.budget_by_claim()
         for limit in (self.memory_max, self.hbm_max):
             if limit is not None:
                 parse_bytes(limit)
 
-    def expected(self) -> dict[str, P]:
+    def expected_specs(self) -> dict[str, P]:
         """`out` with every spec as a `P`."""
-        return {path: P.of(spec) for path, spec in self.out.items()}
+        return {path: P.make_spec(spec) for path, spec in self.out.items()}
 
     def replicated_limit(self) -> int | None:
         """`replicated_bytes_max` in bytes."""
@@ -199,17 +199,17 @@ class Fixture:
         """`hbm_max` in bytes."""
         return None if self.hbm_max is None else parse_bytes(self.hbm_max)
 
-    def forbidden(self) -> list[Claim]:
+    def forbidden_claims(self) -> list[Claim]:
         """`forbid`, read. Raises `ValueError` for what is not a collective."""
-        return [Claim.parse(text) for text in self.forbid]
+        return [Claim.parse_claim(text) for text in self.forbid]
 
-    def budgets(self) -> dict[Claim, int]:
+    def budget_by_claim(self) -> dict[Claim, int]:
         """`budget`, read, in bytes. Raises `ValueError` for what is not a collective or no size."""
-        return {Claim.parse(text): parse_bytes(most) for text, most in self.budget.items()}
+        return {Claim.parse_claim(text): parse_bytes(most) for text, most in self.budget.items()}
 
     def expected_gradients(self) -> dict[str, P]:
         """`gradients` with every spec as a `P`."""
-        return {path: P.of(spec) for path, spec in self.gradients.items()}
+        return {path: P.make_spec(spec) for path, spec in self.gradients.items()}
 
     def limits_compiled(self) -> bool:
         """Return whether the fixture limits the communication or the memory of the compiled program."""
@@ -221,7 +221,7 @@ class Fixture:
         limits = (self.replicated_bytes_max, self.reference, self.hbm_max)
         return not any(declared) and not self.limits_compiled() and all(limit is None for limit in limits)
 
-    def label(self) -> str:
+    def function_label(self) -> str:
         """How reports name the function: as it was written, or its module and name."""
         if isinstance(self.fn, str):
             return self.fn

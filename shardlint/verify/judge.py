@@ -29,7 +29,7 @@ def results_of(outcome: Outcome) -> list[Result]:
     distrust = outcome.distrust
     if apart := job.get("distrust"):
         distrust = distrust or f"of its run on one device, {apart}"
-    for data in outcome.all("result"):
+    for data in outcome.values_of_key("result"):
         result = read_result(data)
         if result is None or result.level not in levels or result.mesh != job["mesh"]:
             distrust = distrust or "it sent something other than a result"
@@ -44,7 +44,7 @@ def results_of(outcome: Outcome) -> list[Result]:
     if outcome.stopped and (left or not results):
         results.append(Result(job["label"], left[0] if left else "", FAIL, job["mesh"]))
     if outcome.stopped:
-        failure, results[-1].output = stopped(outcome)
+        failure, results[-1].output = failure_of_stopped(outcome)
         results[-1].status = FAIL
         results[-1].failures.append(failure)
     if distrust:
@@ -55,18 +55,18 @@ def results_of(outcome: Outcome) -> list[Result]:
     return results
 
 
-def stopped(outcome: Outcome) -> tuple[Failure, list[str]]:
+def failure_of_stopped(outcome: Outcome) -> tuple[Failure, list[str]]:
     """The failure of a process that was stopped, and what it last wrote, with where it stood."""
     output = list(outcome.output)
     if outcome.stack:
         output += ["Python stack, innermost first:", *(f"  {frame}" for frame in outcome.stack)]
     where, message = outcome.where, outcome.stopped
-    of = next((of for of in outcome.all("of") if isinstance(of, str)), "")
+    of = next((of for of in outcome.values_of_key("of") if isinstance(of, str)), "")
     if outcome.stack and not where and of:
         where = of
         message += "; fn was not running Python: its compiled program or a library was running"
         loops = dict.fromkeys(
-            line for result in outcome.all("result") for line in _endless_collectives(result)
+            line for result in outcome.values_of_key("result") for line in _endless_collectives(result)
         )
         message += f"; loops whose length depends on data are at {', '.join(loops)}" if loops else ""
     return Failure("stopped", message, where), output
@@ -86,7 +86,7 @@ def read_result(data: Any) -> Result | None:
         well = all(isinstance(data.get(name, ""), str) for name in _TEXTS)
         well = well and all(isinstance(data.get(name, []), list) for name in _LISTS)
         well = well and type(data.get("checked", 0)) is int and isinstance(data.get("mesh"), Mapping | None)
-        result = Result.read(data) if well else None
+        result = Result.decode_result(data) if well else None
     except (TypeError, ValueError, KeyError, AttributeError):
         return None
     if result is None or not all(isinstance(text, str) for text in [*result.notes, *result.output]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from shardlint.output.printable import printable, printable_lines
+from shardlint.output.printable import make_printable, printable_lines
 from shardlint.verify.report import FAIL, SKIP, Result, Run
 from shardlint.verify.spec import sizes_text
 
@@ -16,7 +16,7 @@ def junit_report(run: Run, version: str) -> str:
     All failures of a case are in its one `failure` element, for most readers show only the first. Characters
     that XML has not, and those that steer a terminal, are written as escapes (`\\x1b`).
     """
-    counts = run.counts()
+    counts = run.count_by_status()
     root = Element(
         "testsuites",
         name="shardlint verify",
@@ -38,7 +38,7 @@ def junit_report(run: Run, version: str) -> str:
 def _make_suite(name: str, results: list[Result], run: Run, version: str) -> Element:
     suite = Element(
         "testsuite",
-        name=printable(name),
+        name=make_printable(name),
         tests=str(len(results)),
         failures=str(sum(result.status == FAIL for result in results)),
         errors="0",
@@ -48,11 +48,11 @@ def _make_suite(name: str, results: list[Result], run: Run, version: str) -> Ele
     properties = SubElement(suite, "properties")
     releases = {"shardlint": version, **run.releases}
     for package, release in releases.items():
-        SubElement(properties, "property", name=printable(package), value=printable(release))
+        SubElement(properties, "property", name=make_printable(package), value=make_printable(release))
     for limit in run.limits:
-        SubElement(properties, "property", name="limit", value=printable(limit))
+        SubElement(properties, "property", name="limit", value=make_printable(limit))
     for kept in dict.fromkeys(result.kept for result in results if result.kept):
-        SubElement(properties, "property", name="kept from", value=printable(kept))
+        SubElement(properties, "property", name="kept from", value=make_printable(kept))
     for result in results:
         _add_case(suite, result)
     return suite
@@ -64,20 +64,20 @@ def _add_case(suite: Element, result: Result) -> None:
     case = SubElement(
         suite,
         "testcase",
-        classname=printable(result.target),
-        name=printable(name),
+        classname=make_printable(result.target),
+        name=make_printable(name),
         time=f"{result.seconds:.3f}",
     )
     if result.fixture:
-        case.set("file", printable(result.fixture.rpartition("::")[0]))
+        case.set("file", make_printable(result.fixture.rpartition("::")[0]))
     if result.status == SKIP:
-        SubElement(case, "skipped", message=printable(result.reason))
+        SubElement(case, "skipped", message=make_printable(result.reason))
     elif result.status == FAIL:
-        texts = [failure.text() for failure in result.failures] or [result.reason or "failed"]
-        first = printable(texts[0].splitlines()[0] if texts[0] else "failed")
+        texts = [failure.failure_text() for failure in result.failures] or [result.reason or "failed"]
+        first = make_printable(texts[0].splitlines()[0] if texts[0] else "failed")
         more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
         kinds = dict.fromkeys(failure.kind for failure in result.failures)
-        failure = SubElement(case, "failure", message=first + more, type=printable(", ".join(kinds) or "failed"))
+        failure = SubElement(case, "failure", message=first + more, type=make_printable(", ".join(kinds) or "failed"))
         failure.text = printable_lines("\n".join([*texts, *_context_lines(result)]))
     if result.output:
         SubElement(case, "system-out").text = printable_lines("\n".join(result.output))

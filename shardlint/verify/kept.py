@@ -55,7 +55,7 @@ class Keeper:
         self.not_kept: dict[str, None] = {}
         """Why outcomes cannot be kept."""
 
-    def recall(self, job: Job) -> Outcome | None:
+    def recall_outcome(self, job: Job) -> Outcome | None:
         """Return the cached outcome of a job, if all of its dependencies are unchanged."""
         found = self._recall_outcome(job)
         if found is None:
@@ -63,7 +63,7 @@ class Keeper:
         outcome, _ = found
         return Outcome(job, outcome.messages, output=outcome.output, seconds=outcome.seconds, kept=outcome.kept)
 
-    def releases(self, job: Job) -> dict[str, str]:
+    def recalled_releases(self, job: Job) -> dict[str, str]:
         """The releases that a job which is recalled ran on."""
         found = self._recall_outcome(job)
         return {} if found is None else dict(found[1].get("releases", {}))
@@ -73,16 +73,16 @@ class Keeper:
             return None
         key = self._job_key(job)
         if key not in self._recalled:
-            entry = self._cache.get(key)
+            entry = self._cache.get_entry(key)
             why = None if entry is None else self._changed_dependency(entry["needs"])
             if why:
                 self.changed[why] = None
             self._recalled[key] = None if entry is None or why else (_outcome_of_entry(entry), entry)
         return self._recalled[key]
 
-    def keep(self, job: Job, outcome: Outcome, reads: Iterable[Any], releases: Mapping[str, str]) -> None:
+    def keep_outcome(self, job: Job, outcome: Outcome, reads: Iterable[Any], releases: Mapping[str, str]) -> None:
         """Keep what a job came to, if its processes noted what it rests on and none of that can change unseen."""
-        if job.get("task") not in _TASKS or outcome.stopped or outcome.distrust or outcome.all("error"):
+        if job.get("task") not in _TASKS or outcome.stopped or outcome.distrust or outcome.values_of_key("error"):
             return
         all_reads = list(reads)
         if not all_reads or not all(_is_reads(one) for one in all_reads) or not _current_folder():
@@ -99,7 +99,7 @@ class Keeper:
             "releases": dict(releases),
             "needs": needs,
         }
-        self._cache.put(self._job_key(job), entry)
+        self._cache.put_entry(self._job_key(job), entry)
 
     def _job_key(self, job: Job) -> str:
         of = {name: value for name, value in job.items() if name not in _NOT_OF_IT}
@@ -130,20 +130,20 @@ class Keeper:
         installed = [file for file in files if file.startswith(libraries)]
         installed += [os.path.realpath(self._python), os.path.join(os.path.dirname(self._python), "../pyvenv.cfg")]
         common = {
-            "files": {file: self._now.stamp(file) for file in installed},
+            "files": {file: self._now.stamp_of_file(file) for file in installed},
             "names": joined["names"],
             "path": {
-                folder: self._now.modules(folder, joined["names"])
+                folder: self._now.module_files(folder, joined["names"])
                 for folder in {*joined["path"], *(one for one in joined["packages"] if not one.startswith(libraries))}
             },
         }
         name = hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
-        self._cache.put(name, common)
+        self._cache.put_entry(name, common)
         return {
             "environment": self._environment,
             "common": name,
-            "files": {file: self._now.content(file) for file in own},
-            "folders": {folder: self._now.listing(folder) for folder in joined["folders"]},
+            "files": {file: self._now.digest_content(file) for file in own},
+            "folders": {folder: self._now.list_names(folder) for folder in joined["folders"]},
         }
 
     def _explain_moving_file(self, file: str) -> str | None:
@@ -167,12 +167,12 @@ class Keeper:
         if needs["environment"] != self._environment:
             return "an environment variable, the machine or its number of processors"
         for file, content in needs["files"].items():
-            if self._now.content(file) != content:
+            if self._now.digest_content(file) != content:
                 return _shown_path(file)
         for folder, listing in needs["folders"].items():
-            if self._now.listing(folder) != listing:
+            if self._now.list_names(folder) != listing:
                 return f"the content of {_shown_path(folder)}"
-        return self._now.common(needs["common"], self._cache)
+        return self._now.describe_common_change(needs["common"], self._cache)
 
 
 class _Now:
@@ -183,14 +183,14 @@ class _Now:
         self._common: dict[str, str] = {}
         self._listed: dict[str, list[str]] = {}
 
-    def content(self, file: str) -> Any:
+    def digest_content(self, file: str) -> Any:
         """Return a digest of a file, for a large one its size and time; None if there is none."""
         if file not in self._content:
             self._content[file] = self._read_digest(file)
         return self._content[file]
 
     def _read_digest(self, file: str) -> Any:
-        stamp = self.stamp(file)
+        stamp = self.stamp_of_file(file)
         if stamp is None or stamp[0] > _DIGESTED or not os.path.isfile(file):
             return stamp
         try:
@@ -198,7 +198,7 @@ class _Now:
         except OSError:
             return None
 
-    def stamp(self, file: str) -> Any:
+    def stamp_of_file(self, file: str) -> Any:
         """Size and time of a file; None where there is none."""
         try:
             status = os.stat(file)
@@ -206,11 +206,11 @@ class _Now:
             return None
         return [status.st_size, status.st_mtime_ns]
 
-    def listing(self, folder: str) -> str:
+    def list_names(self, folder: str) -> str:
         """The names in a folder."""
         return _digest_value(self._folder_names(folder))
 
-    def modules(self, folder: str, names: Iterable[str]) -> str:
+    def module_files(self, folder: str, names: Iterable[str]) -> str:
         """The names in a folder under which one of these modules could be found, and what is installed there."""
         asked = names if isinstance(names, set) else set(names)
         found: list[Any] = []
@@ -218,7 +218,7 @@ class _Now:
             if name.partition(".")[0] in asked:
                 found.append(name)
             elif name.endswith(_INSTALLED):
-                found.append([name, self.stamp(os.path.join(folder, name)) if name.endswith(".pth") else None])
+                found.append([name, self.stamp_of_file(os.path.join(folder, name)) if name.endswith(".pth") else None])
         return _digest_value(found)
 
     def _folder_names(self, folder: str) -> list[str]:
@@ -229,21 +229,21 @@ class _Now:
                 self._listed[folder] = []
         return self._listed[folder]
 
-    def common(self, name: str, cache: Cache) -> str:
+    def describe_common_change(self, name: str, cache: Cache) -> str:
         """Return the change in the installed packages or in the module search path; "" if there is none."""
         if name not in self._common:
-            self._common[name] = self._changed_common_file(cache.get(name))
+            self._common[name] = self._changed_common_file(cache.get_entry(name))
         return self._common[name]
 
     def _changed_common_file(self, common: Mapping[str, Any] | None) -> str:
         if common is None:
             return "the cache, which is incomplete"
         for file, stamp in common["files"].items():
-            if self.stamp(file) != stamp:
+            if self.stamp_of_file(file) != stamp:
                 return f"{file}, or its package,"
         names = set(common["names"])
         for folder, found in common["path"].items():
-            if self.modules(folder, names) != found:
+            if self.module_files(folder, names) != found:
                 return f"the packages installed in, or imported from, {_shown_path(folder)}"
         return ""
 

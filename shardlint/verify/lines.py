@@ -28,12 +28,12 @@ class Lines:
         )
         self._read: dict[str, list[str]] = {}
 
-    def text(self, line: Line) -> str:
+    def line_text(self, line: Line) -> str:
         """The line's text with single blanks; "" where it cannot be read."""
-        found = self.of(line.file)
-        return _on_one_line(found[line.line - 1]) if 0 < line.line <= len(found) else ""
+        found = self.lines_of_file(line.file)
+        return _normalize_blanks(found[line.line - 1]) if 0 < line.line <= len(found) else ""
 
-    def of(self, file: str) -> list[str]:
+    def lines_of_file(self, file: str) -> list[str]:
         """All lines of a Python file, without line ends; none where it cannot be read or is larger than
         `READ_MAX`.
         """
@@ -41,7 +41,7 @@ class Lines:
             self._read[file] = read_lines(Path(file)) if file.endswith(".py") else []
         return self._read[file]
 
-    def name(self, file: str) -> str:
+    def portable_name(self, file: str) -> str:
         """A file's name without anything of this machine: from the project's root, or from where packages
         are installed.
         """
@@ -57,12 +57,12 @@ class Lines:
             return path.relative_to(self.root).as_posix()
         return path.name
 
-    def holds(self, name: str, text: str) -> bool:
+    def contains_line(self, name: str, text: str) -> bool:
         """Return whether the project's file of this name has a line with this text."""
         file = self.root / name
         if not name or not file.is_relative_to(self.root) or ".." in PurePath(name).parts:
             return False
-        return any(_on_one_line(line) == text for line in self.of(str(file)))
+        return any(_normalize_blanks(line) == text for line in self.lines_of_file(str(file)))
 
 
 def read_lines(path: Path) -> list[str]:
@@ -77,5 +77,5 @@ def read_lines(path: Path) -> list[str]:
         return []
 
 
-def _on_one_line(line: str) -> str:
+def _normalize_blanks(line: str) -> str:
     return " ".join(line.split())

@@ -32,7 +32,7 @@ def message_sender(descriptor: int, mark: str, known: Collection[int] | None = N
     """
     own, getpid, frame_of, dumps, write = os.getpid(), os.getpid, sys._getframe, json.dumps, os.write
 
-    def send(message: Message) -> None:
+    def send_message(message: Message) -> None:
         nonlocal mark
         if getpid() != own:
             return
@@ -50,7 +50,7 @@ def message_sender(descriptor: int, mark: str, known: Collection[int] | None = N
         while data:
             data = data[write(descriptor, data) :]
 
-    return send
+    return send_message
 
 
 def message_asker(send: Send, orders: int) -> Callable[[Message], Message]:
@@ -59,13 +59,13 @@ def message_asker(send: Send, orders: int) -> Callable[[Message], Message]:
     """
     own, getpid = os.getpid(), os.getpid
 
-    def ask(question: Message) -> Message:
+    def ask_question(question: Message) -> Message:
         if getpid() != own:
             return {}
         send(question)
         return read_line(orders)
 
-    return ask
+    return ask_question
 
 
 def write_line(descriptor: int, message: Message) -> None:
@@ -95,7 +95,7 @@ class Incoming:
         self.spoilt = False
         self._line = bytearray()
 
-    def take(self, data: bytes) -> list[Message]:
+    def take_messages(self, data: bytes) -> list[Message]:
         """The messages that are whole with this data."""
         found: list[Message] = []
         first, *others = data.split(b"\n")

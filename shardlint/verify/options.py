@@ -10,10 +10,10 @@ import click
 _LEAST, _MOST = 0.1, 1e6
 
 
-def read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+def make_parsing_callback(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """An option's callback: its value (each, of one that is repeated) read by `parse`, whose `ValueError` is shown."""
 
-    def callback(context: click.Context, option: click.Parameter, value: Any) -> Any:
+    def parse_value(context: click.Context, option: click.Parameter, value: Any) -> Any:
         try:
             if isinstance(value, tuple):
                 return tuple(parse(one) for one in value)
@@ -21,7 +21,7 @@ def read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Paramete
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 
-    return callback
+    return parse_value
 
 
 def time_limit(seconds: float) -> float:

@@ -28,7 +28,7 @@ class Outcome:
     kept: str = ""
     """When it was run, where it was not run now for nothing it rests on has changed."""
 
-    def finish(self, end: dict[str, Any]) -> None:
+    def finish_process(self, end: dict[str, Any]) -> None:
         """Take in the end of the process."""
         own = next((message["stopped"] for message in self.messages if "stopped" in message), "")
         done = any("done" in message for message in self.messages)
@@ -39,10 +39,10 @@ class Outcome:
         if (end["stopped"] or ended) and (dump := end.get("stack")):
             from shardlint.verify.inside import stacks
 
-            self.where, self.stack = stacks.users_line(dump), stacks.shown(dump)
+            self.where, self.stack = stacks.users_line(dump), stacks.shown_frames(dump)
         self.output = [line.rstrip() for line in end["output"] if line.strip()][-_LINES:]
         self.seconds = end["seconds"]
 
-    def all(self, key: str) -> list[Any]:
+    def values_of_key(self, key: str) -> list[Any]:
         """Return the value of every message under `key`."""
         return [message[key] for message in self.messages if key in message]

@@ -15,10 +15,10 @@ from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.environments import import_advice
 from shardlint.verify.find import first_fixture
 from shardlint.verify.here import digest_of
-from shardlint.verify.judge import derive_status, read_result, results_of, stopped
+from shardlint.verify.judge import derive_status, failure_of_stopped, read_result, results_of
 from shardlint.verify.levels import PROOF_LEVELS, chosen_levels, jobs_for
 from shardlint.verify.outcome import Job, Outcome
-from shardlint.verify.proofs import Entry, ProofFolder, join
+from shardlint.verify.proofs import Entry, ProofFolder, join_results
 from shardlint.verify.report import FAIL, SKIP, Failure, Result
 from shardlint.verify.runner import Runner
 from shardlint.verify.shard import Shard
@@ -49,18 +49,18 @@ class Request:
 
 def check_self(runner: Runner) -> list[str]:
     """Have known faults caught; what was caught. Raises `CannotRun` when one was missed."""
-    (outcome,) = runner.run([{"task": "self_test", "devices": 2}])
-    missed = [sentence for sentences in outcome.all("missed") for sentence in sentences]
+    (outcome,) = runner.run_jobs([{"task": "self_test", "devices": 2}])
+    missed = [sentence for sentences in outcome.values_of_key("missed") for sentence in sentences]
     if outcome.stopped:
         missed.append("\n  ".join([outcome.stopped, *outcome.output]))
     if missed:
         raise CannotRun(
             "the self-test failed, so no result of this run can be trusted:\n  " + "\n  ".join(missed)
         )
-    return [sentence for sentences in outcome.all("caught") for sentence in sentences]
+    return [sentence for sentences in outcome.values_of_key("caught") for sentence in sentences]
 
 
-def collect(runner: Runner, files: Sequence[Path]) -> list[tuple[list[dict[str, Any]], Result | None]]:
+def collect_declarations(runner: Runner, files: Sequence[Path]) -> list[tuple[list[dict[str, Any]], Result | None]]:
     """Return the declarations of each file, as the task `collect` lists them, or the failure of a file that cannot be
     read.
     """
@@ -68,11 +68,11 @@ def collect(runner: Runner, files: Sequence[Path]) -> list[tuple[list[dict[str, 
     sources = [_read_source(file) for file in files]
     digests = [digest_of(file) for file in files]
     jobs: list[Job] = [{"task": "collect", "devices": 8, "file": str(file)} for file in files]
-    outcomes = sorted(runner.run(jobs), key=lambda outcome: int(outcome.job["id"]))
+    outcomes = sorted(runner.run_jobs(jobs), key=lambda outcome: int(outcome.job["id"]))
     found: list[tuple[list[dict[str, Any]], Result | None]] = []
     for file, source, digest, outcome in zip(files, sources, digests, outcomes, strict=True):
-        failure = _not_listed(outcome, runner.python, file)
-        listed = outcome.all("fixtures")[0] if failure is None else []
+        failure = _explain_not_listed(outcome, runner.python, file)
+        listed = outcome.values_of_key("fixtures")[0] if failure is None else []
         if failure is None and not listed and file.suffix == ".py" and (line := first_fixture(source)):
             text = f"makes no fixture at import here, though it calls Fixture at line {line}"
             failure = Failure("empty", text)
@@ -83,15 +83,17 @@ def collect(runner: Runner, files: Sequence[Path]) -> list[tuple[list[dict[str, 
     return found
 
 
-def _not_listed(outcome: Outcome, python: str, file: Path) -> Failure | None:
+def _explain_not_listed(outcome: Outcome, python: str, file: Path) -> Failure | None:
     """Why a file's fixtures are not known, where they are not."""
-    if outcome.distrust or (not outcome.stopped and len(outcome.all("fixtures") + outcome.all("error")) != 1):
+    if outcome.distrust or (
+        not outcome.stopped and len(outcome.values_of_key("fixtures") + outcome.values_of_key("error")) != 1
+    ):
         why = outcome.distrust or "it sent something other than an answer"
         return Failure("distrust", f"its answer cannot be trusted: {why}")
     if outcome.stopped:
-        failure, outcome.output = stopped(outcome)
+        failure, outcome.output = failure_of_stopped(outcome)
         return failure
-    for reason in outcome.all("error"):
+    for reason in outcome.values_of_key("error"):
         return _add_advice(Failure("raised", str(reason)), python, file)
     return None
 
@@ -115,7 +117,7 @@ def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
     """
     results: list[Result] = []
     jobs: list[Job] = []
-    collected = collect(runner, list(request.files))
+    collected = collect_declarations(runner, list(request.files))
     for (file, names), (listed, broken) in zip(request.files.items(), collected, strict=True):
         if broken is not None:
             results.append(broken)
@@ -145,16 +147,16 @@ def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
         found = run_jobs(runner, jobs, request)
         results += [result for group in found for result in group]
         return results + _unchecked_failures(jobs, found)
-    mine = request.shard.of(jobs, [_estimate_cost(job) for job in jobs])
+    mine = request.shard.select_units(jobs, [_estimate_cost(job) for job in jobs])
     found = run_jobs(runner, mine, request)
     # What needs no mesh to fail is told by the first shard alone.
     results = results if request.shard.index == 1 else []
     results += [result for group in found for result in group]
     # That a fixture was skipped everywhere is for the shard of its first mesh to say, and takes the others' meshes.
-    firsts = {_fixture_of(job): job for job in reversed(jobs)}
+    firsts = {_fixture_of_job(job): job for job in reversed(jobs)}
     for failure in _unchecked_failures(mine, found):
         if firsts[failure.fixture] in mine:
-            others = [job for job in jobs if _fixture_of(job) == failure.fixture and job not in mine]
+            others = [job for job in jobs if _fixture_of_job(job) == failure.fixture and job not in mine]
             tried = [result for group in run_jobs(runner, others, request) for result in group]
             results += [failure] if all(result.status == SKIP for result in tried) else []
     return results
@@ -164,12 +166,12 @@ def run_jobs(runner: Runner, jobs: Sequence[Job], request: Request) -> list[list
     """The results of each job, in the order of the jobs."""
     found: list[list[Result]] = [[] for _ in jobs]
     with run_alone(runner, jobs) as told:
-        for outcome in runner.run(told):
+        for outcome in runner.run_jobs(told):
             found[outcome.job["id"]] = _fixture_results(outcome, request, runner.python)
     return found
 
 
-def _fixture_of(job: Job) -> str:
+def _fixture_of_job(job: Job) -> str:
     """`FILE::NAME` of a job's fixture."""
     return f"{job['file']}::{job['name']}"
 
@@ -204,7 +206,7 @@ def _fixture_results(outcome: Outcome, request: Request, python: str) -> list[Re
         result.kept = outcome.kept
         if not result.seconds:
             result.seconds = max(outcome.seconds - sum(one.seconds for one in results), 0.0)
-        result.fixture = _fixture_of(job)
+        result.fixture = _fixture_of_job(job)
         for failure in result.failures:
             _add_advice(failure, python, Path(job["file"]))
         place = shlex.quote(result.fixture)
@@ -217,7 +219,7 @@ def _unchecked_failures(jobs: Sequence[Job], found: Sequence[Sequence[Result]]) 
     """A failure for each fixture that no mesh and no level could check."""
     by_fixture: dict[str, list[Result]] = {}
     for job, results in zip(jobs, found, strict=True):
-        by_fixture.setdefault(_fixture_of(job), []).extend(results)
+        by_fixture.setdefault(_fixture_of_job(job), []).extend(results)
     return [
         Result(
             results[0].target,
@@ -239,14 +241,14 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
     results: dict[str, list[Result]] = {}
     pairs: list[tuple[ProofFolder, Entry, Entry]] = []
     for proof in request.proofs:
-        bad = next((entry for entry in proof.bad if entry.holds(runner.releases)), None)
-        good = next((entry for entry in proof.good if entry.holds(runner.releases)), None)
+        bad = next((entry for entry in proof.bad if entry.applies_to_releases(runner.releases)), None)
+        good = next((entry for entry in proof.good if entry.applies_to_releases(runner.releases)), None)
         if not levels:
             reason = "proofs have the levels compile and execute"
             results[proof.code] = [Result(proof.code, "", SKIP, reason=reason)]
         elif bad is None or good is None:
             entries = proof.bad if bad is None else proof.good
-            reason = "not for these releases: needs " + " or ".join(entry.needs() for entry in entries)
+            reason = "not for these releases: needs " + " or ".join(entry.describe_releases() for entry in entries)
             results[proof.code] = [Result(proof.code, "", SKIP, reason=reason)]
         else:
             pairs.append((proof, bad, good))
@@ -255,13 +257,13 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
         seen: list[list[dict[str, Result]]] = []
         for role in ("bad", "good"):
             jobs = [
-                proof.job(role, bad, bad if role == "bad" else good, file, levels)
+                proof.make_job(role, bad, bad if role == "bad" else good, file, levels)
                 for (proof, bad, good), file in zip(pairs, files, strict=True)
             ]
-            outcomes = sorted(runner.run(jobs), key=lambda outcome: int(outcome.job["id"]))
+            outcomes = sorted(runner.run_jobs(jobs), key=lambda outcome: int(outcome.job["id"]))
             seen.append([_program_results(outcome, role, levels) for outcome in outcomes])
     for (proof, _, _), bads, goods in zip(pairs, *seen, strict=True):
-        joined = [join(proof.code, level, bads[level], goods[level]) for level in levels]
+        joined = [join_results(proof.code, level, bads[level], goods[level]) for level in levels]
         results[proof.code] = _leave_out_untold(joined)
         for result in joined:
             result.line = _shown_path(proof.folder)
@@ -276,7 +278,7 @@ def _shown_path(path: Path) -> str:
 
 
 def _program_results(outcome: Outcome, role: str, levels: Sequence[str]) -> dict[str, Result]:
-    told = [result for data in outcome.all("result") if (result := read_result(data)) is not None]
+    told = [result for data in outcome.values_of_key("result") if (result := read_result(data)) is not None]
     found = {result.level: derive_status(result, needs_leaves=False) for result in told}
     for level in levels:
         if level not in found or outcome.distrust:

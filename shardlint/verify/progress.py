@@ -11,7 +11,7 @@ from typing import Any, Self, TextIO
 
 import click
 
-from shardlint.output.printable import printable
+from shardlint.output.printable import make_printable
 from shardlint.source.streams import ignoring_write_errors, is_terminal
 from shardlint.verify.spec import sizes_text
 
@@ -41,7 +41,7 @@ class Progress:
     def __call__(self, done: int, total: int, running: Sequence[Mapping[str, Any]]) -> None:
         """Tell of `done` jobs of `total` and those that run."""
         now = time.monotonic()
-        text = printable(f"{done} of {total} done" + "".join(f"; {_job_text(job)}" for job in running[:1]))
+        text = make_printable(f"{done} of {total} done" + "".join(f"; {_job_text(job)}" for job in running[:1]))
         if self.live:
             width = shutil.get_terminal_size().columns - 1
             self._write_text("\r\x1b[K" + (text[:width] if running else ""))

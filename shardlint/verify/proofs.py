@@ -37,7 +37,7 @@ class Entry:
     error: str | None = None
     message: str | None = None
 
-    def holds(self, releases: Mapping[str, str]) -> bool:
+    def applies_to_releases(self, releases: Mapping[str, str]) -> bool:
         """Return whether the entry applies to the installed releases. A missing package matches nothing."""
         from packaging.specifiers import SpecifierSet
 
@@ -46,7 +46,7 @@ class Entry:
             for package, wanted in self.when.items()
         )
 
-    def needs(self) -> str:
+    def describe_releases(self) -> str:
         """Its releases in words: `equinox >=0.13.1`."""
         return ", ".join(f"{package} {wanted}" for package, wanted in self.when.items())
 
@@ -66,7 +66,7 @@ class ProofFolder:
     tolerance: float | None = None
     donate: Sequence[int] = ()
 
-    def job(
+    def make_job(
         self, role: str, bad: Entry, entry: Entry, numbers: Path, levels: Sequence[str]
     ) -> dict[str, Any]:
         """The job that runs one of its programs; see `inside.proofs.Program`."""
@@ -153,7 +153,7 @@ def _read_entry(table: dict[str, Any], keys: set[str], name: str) -> Entry:
             ) from None
     for spec in out.values():
         if spec != ONE_DEVICE:
-            P.parse(spec)
+            P.parse_spec(spec)
     if name == "good":
         return Entry(when, out)
     shows = table.get("shows")
@@ -185,7 +185,7 @@ def _typed_value(data: Mapping[str, Any], key: str, kind: type, default: Any) ->
     return value
 
 
-def join(code: str, level: str, bad: Result, good: Result) -> Result:
+def join_results(code: str, level: str, bad: Result, good: Result) -> Result:
     """Return the result of a proof at one level. It passes if both programs behaved as declared, and is skipped if
     either could not tell.
     """

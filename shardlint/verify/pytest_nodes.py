@@ -20,11 +20,11 @@ from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.declared import has_fixtures, read_fixtures
 from shardlint.verify.find import fixture_files_below, makes_fixtures
 from shardlint.verify.fixture import parse_bytes
-from shardlint.verify.golden import Goldens, goldens_of, hold
+from shardlint.verify.golden import Goldens, compare_with_goldens, read_goldens
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.options import time_limit
 from shardlint.verify.outcome import Job
-from shardlint.verify.plan import Request, check_self, collect, fixture_jobs, run_jobs
+from shardlint.verify.plan import Request, check_self, collect_declarations, fixture_jobs, run_jobs
 from shardlint.verify.report import FAIL, SKIP, Failure, Result, result_text
 from shardlint.verify.runner import MEMORY, SECONDS, Runner
 from shardlint.verify.spec import sizes_text
@@ -33,7 +33,7 @@ _LISTED: pytest.StashKey[set[Path]] = pytest.StashKey()
 _VERIFIER: pytest.StashKey[Verifier] = pytest.StashKey()
 
 
-def configure(config: pytest.Config) -> None:
+def configure_plugin(config: pytest.Config) -> None:
     """Read the options, and have the files collected that `shardlint_fixtures` lists or `--shardlint` finds, unless
     paths were given.
 
@@ -160,7 +160,7 @@ class Verifier:
         self.goldens: Goldens = {}
 
     @classmethod
-    def of(cls, config: pytest.Config) -> Verifier:
+    def verifier_for(cls, config: pytest.Config) -> Verifier:
         """This process's own. Raises `CannotRun` without jax."""
         if _VERIFIER not in config.stash:
             config.stash[_VERIFIER] = cls(config)
@@ -185,10 +185,10 @@ class _Program:
     job: Job
     results: dict[str, Result] = field(default_factory=dict)
 
-    def levels(self) -> list[str]:
+    def remaining_levels(self) -> list[str]:
         return sorted({*self.job["levels"], *self.job["skips"]}, key=LEVELS.index)
 
-    def run(self, verifier: Verifier, levels: Collection[str]) -> None:
+    def run_levels(self, verifier: Verifier, levels: Collection[str]) -> None:
         job = {
             **self.job,
             "levels": [level for level in self.job["levels"] if level in levels],
@@ -196,7 +196,7 @@ class _Program:
         }
         (results,) = run_jobs(verifier.runner, [job], verifier.request)
         goldens = verifier.goldens
-        said = hold(results, verifier.runner.releases, update=verifier.update, goldens=goldens)
+        said = compare_with_goldens(results, verifier.runner.releases, update=verifier.update, goldens=goldens)
         for result in results:
             result.notes += said
         self.results |= {result.level: result for result in results}
@@ -211,9 +211,9 @@ class FixtureFile(pytest.File):
         try:
             if path.suffix == ".toml":
                 read_fixtures(path)
-            verifier = Verifier.of(self.config)
-            verifier.goldens = {**goldens_of([path]), **verifier.goldens}
-            ((listed, broken),) = collect(verifier.runner, [path])
+            verifier = Verifier.verifier_for(self.config)
+            verifier.goldens = {**read_goldens([path]), **verifier.goldens}
+            ((listed, broken),) = collect_declarations(verifier.runner, [path])
         except (BadSettings, CannotRun) as error:
             raise self.CollectError(str(error)) from None
         if broken is not None:
@@ -228,9 +228,9 @@ class FixtureFile(pytest.File):
                 for mesh in one["meshes"]
                 for job in fixture_jobs(path, one, mesh, verifier.request, verifier.runner.seconds)
             ]
-            count = sum(len(program.levels()) for program in programs)
+            count = sum(len(program.remaining_levels()) for program in programs)
             for program in programs:
-                for level in program.levels():
+                for level in program.remaining_levels():
                     name = _item_name(one["name"], program.job, level)
                     of = (f"{self.nodeid}::{one['name']}", count)
                     yield FixtureItem.from_parent(self, name=name, program=program, level=level, of=of)
@@ -261,7 +261,7 @@ class FixtureItem(pytest.Item):
 
     def setup(self) -> None:
         """Have the verifier show first that it catches faults."""
-        Verifier.of(self.config).test_self()
+        Verifier.verifier_for(self.config).test_self()
 
     def runtest(self) -> None:
         """Skip, fail with the report, or keep it beside a test that passes."""
@@ -280,7 +280,7 @@ class FixtureItem(pytest.Item):
             if not hasattr(self.config, "workerinput"):
                 items = [item for item in self.session.items if isinstance(item, FixtureItem)]
                 mine = [item for item in items if item.program is self.program]
-            self.program.run(Verifier.of(self.config), [item.level for item in mine])
+            self.program.run_levels(Verifier.verifier_for(self.config), [item.level for item in mine])
         if self.level in results:
             return results[self.level]
         before = next((level for level, result in results.items() if result.status == FAIL), "before it")

@@ -49,7 +49,7 @@ def _is_said(one: str, mesh: str, known: Sequence[str]) -> bool:
     return f"{one}{mesh}" in known
 
 
-def not_run(results: Sequence[Result]) -> dict[str, str]:
+def fixtures_not_run(results: Sequence[Result]) -> dict[str, str]:
     """The fixtures of which it is not known what they do, and why."""
     return {
         result.fixture or result.target: _shorten_failure(failure)
@@ -60,7 +60,7 @@ def not_run(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _shorten_failure(failure: Failure) -> str:
-    return shorten(failure.text(), _LONGEST, placeholder=" ...")
+    return shorten(failure.failure_text(), _LONGEST, placeholder=" ...")
 
 
 def _key_of_result(result: Result) -> tuple[str, str, str, str]:
@@ -77,8 +77,8 @@ def _compare_results(before: Result | None, after: Result) -> Iterator[str]:
     if before.program is not None and after.program is not None:
         yield from _program_regressions(before.program, after.program)
     yield from _call_regressions(before, after)
-    if before.sketch and after.sketch and _other_numbers(before.sketch, after.sketch):
-        yield f"other numbers: {', '.join(_other_numbers(before.sketch, after.sketch)[:3])}"
+    if before.sketch and after.sketch and _describe_number_changes(before.sketch, after.sketch):
+        yield f"other numbers: {', '.join(_describe_number_changes(before.sketch, after.sketch)[:3])}"
 
 
 def _call_regressions(before: Result, after: Result) -> Iterator[str]:
@@ -116,11 +116,11 @@ def _moved_bytes(program: Program) -> Counter[str]:
     """Bytes by the function whose lines move them: the lines themselves have other numbers after a change."""
     found: Counter[str] = Counter()
     for one in program.collectives:
-        found[one.line.function] += one.moved
+        found[one.line.function] += one.moved_bytes
     return found
 
 
-def _other_numbers(before: dict[str, list[object]], after: dict[str, list[object]]) -> list[str]:
+def _describe_number_changes(before: dict[str, list[object]], after: dict[str, list[object]]) -> list[str]:
     return [
         f"out {path}".rstrip()
         for path in dict.fromkeys([*before, *after])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from shardlint.output.printable import printable, printable_lines
+from shardlint.output.printable import make_printable, printable_lines
 from shardlint.verify.facts import Program, read_program
 from shardlint.verify.spec import sizes_text
 from shardlint.verify.texts import bytes_text, largest_moves, size_text
@@ -37,7 +37,7 @@ class Failure:
     bytes_expected: int | None = None
     bytes_actual: int | None = None
 
-    def text(self) -> str:
+    def failure_text(self) -> str:
         """One line (more, where the message has more)."""
         parts = [" ".join(part for part in (self.where, self.array) if part)]
         if self.expected or self.actual:
@@ -70,7 +70,7 @@ def failure_texts(failures: Iterable[Failure]) -> list[tuple[str, str]]:
     found = []
     for group in alike.values():
         if len(group) < _ALIKE:
-            found += [(one.kind, one.text()) for one in group]
+            found += [(one.kind, one.failure_text()) for one in group]
         else:
             found.append((group[0].kind, _sum_group(group)))
     return found
@@ -90,7 +90,7 @@ def _sum_group(group: Sequence[Failure]) -> str:
     )
     names = [f"{one.where} {one.array}".rstrip() for one in group[:_NAMED]]
     more = [f"{len(group) - _NAMED} more"] if len(group) > _NAMED else []
-    first, line, below = whole.text().partition("\n")
+    first, line, below = whole.failure_text().partition("\n")
     return f"{first}: {', '.join([*names, *more])}{line}{below}"
 
 
@@ -129,7 +129,7 @@ class Result:
     """How many arrays of the arguments were donated and gone after the call, likewise."""
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Result:
+    def decode_result(cls, data: Mapping[str, Any]) -> Result:
         """A result from the dictionary a child process sent."""
         failures = [Failure(**failure) for failure in data.get("failures", ())]
         program = read_program(data["program"]) if data.get("program") else None
@@ -153,7 +153,7 @@ class Run:
     kept: list[str] = field(default_factory=list)
     """What was told from earlier runs and why other things were not, one sentence each."""
 
-    def counts(self) -> Counter[str]:
+    def count_by_status(self) -> Counter[str]:
         """How many results passed, failed and were skipped."""
         return Counter(result.status for result in self.results)
 
@@ -164,7 +164,7 @@ class Run:
         """
         if self.unwritten:
             return 2
-        counts = self.counts()
+        counts = self.count_by_status()
         return 1 if counts[FAIL] or not (counts[PASS] or self.shard) else 0
 
 
@@ -176,16 +176,16 @@ def text_report(run: Run, colour: bool) -> str:
     for result in run.results:
         own = [note for note in result.notes if note not in shared]
         lines += _result_lines(replace(result, notes=own), colour)
-    counts = run.counts()
+    counts = run.count_by_status()
     packages = ", ".join(f"{name} {release}" for name, release in run.releases.items())
     lines.append("")
-    lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({printable(packages)})")
+    lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({make_printable(packages)})")
     for note, count in shared.items():
         lines += [line.removeprefix("  ") for line in _indent_text(f"note ({count} results): {note}")]
-    lines += [printable(f"golden: {said}") for said in run.goldens]
-    lines += [printable(f"kept: {said}") for said in run.kept]
-    lines += [printable(f"self-test: {caught}") for caught in run.self_test]
-    lines += [printable(f"limits: {limit}") for limit in run.limits]
+    lines += [make_printable(f"golden: {said}") for said in run.goldens]
+    lines += [make_printable(f"kept: {said}") for said in run.kept]
+    lines += [make_printable(f"self-test: {caught}") for caught in run.self_test]
+    lines += [make_printable(f"limits: {limit}") for limit in run.limits]
     if not run.results:
         lines.append(f"shard {run.shard} has no work: the other shards do it")
     elif not counts[FAIL] and not counts[PASS]:
@@ -196,7 +196,7 @@ def text_report(run: Run, colour: bool) -> str:
 
 def json_report(run: Run, version: str) -> str:
     """The report for a program: one object."""
-    counts = run.counts()
+    counts = run.count_by_status()
     return json.dumps(
         {
             "schema": 1,
@@ -241,7 +241,7 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
     counted = f"  {result.checked} checked" if result.status == PASS else ""
     counted += f"  kept from {result.kept}" if result.kept else "  from cache" if result.cached else ""
     reason = f"  {result.reason}" if result.reason else ""
-    yield word + printable(f" {result.target}{mesh}{level}{counted}{reason}")
+    yield word + make_printable(f" {result.target}{mesh}{level}{counted}{reason}")
     if result.status == FAIL:
         failures = failure_texts(result.failures)
         for _, text in failures[:_SHOWN]:
@@ -250,16 +250,16 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
             yield f"  ... and {len(failures) - _SHOWN} more (all are in --output-format json)"
         if result.output:
             yield "  last output:"
-            yield from (printable(f"  | {line}") for line in result.output)
+            yield from (make_printable(f"  | {line}") for line in result.output)
     if result.line and (result.status == FAIL or PLAIN in result.how):
         what = "fn" if result.mesh else "proof"
-        yield printable(f"  {what}: {result.line}" + (f", {result.how}" if result.how else ""))
+        yield make_printable(f"  {what}: {result.line}" + (f", {result.how}" if result.how else ""))
     for note in result.notes:
         yield from _indent_text(f"note: {note}")
     if result.program is not None:
-        yield from (printable(f"  {line}") for line in largest_moves(result.program))
+        yield from (make_printable(f"  {line}") for line in largest_moves(result.program))
     if result.status == FAIL and result.rerun:
-        yield printable(f"  rerun: {result.rerun}")
+        yield make_printable(f"  rerun: {result.rerun}")
 
 
 def _indent_text(text: str) -> Iterable[str]:

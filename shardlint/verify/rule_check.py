@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.verify.here import shown_path
 from shardlint.verify.proofs import ProofFolder
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 
 LEVEL = "check"
-_MARKER = regex(r"#\s*([A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)\s*$")
+_MARKER = compile_lazily(r"#\s*([A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)\s*$")
 _START_SECONDS, _SECONDS = 60.0, 20.0
 
 
@@ -110,10 +110,10 @@ def _rule_findings(code: str, program: Path) -> list[int] | str:
     from shardlint.config.certainty import Certainty
     from shardlint.config.targets import KNOWN, parse_targets
     from shardlint.engine.results import Options
-    from shardlint.engine.run import check
-    from shardlint.rules_api.headers import header
+    from shardlint.engine.run import check_paths
+    from shardlint.rules_api.headers import parse_header
 
-    said = header(program.read_text("utf-8"))
+    said = parse_header(program.read_text("utf-8"))
     newest = {package: releases[-1] for package, releases in KNOWN.items()}
     options = Options(
         select=(code,),
@@ -123,10 +123,10 @@ def _rule_findings(code: str, program: Path) -> list[int] | str:
     with tempfile.TemporaryDirectory(prefix="shardlint-") as folder:
         Path(folder, "setup.cfg").touch()  # a project of its own
         if said.settings:
-            Path(folder, "shardlint.toml").write_text(said.toml, "utf-8")
+            Path(folder, "shardlint.toml").write_text(said.settings_as_toml, "utf-8")
         copy = Path(folder, program.name)
         shutil.copyfile(program, copy)
-        report = check([copy], options)
+        report = check_paths([copy], options)
         if report.skipped or not report.files:
             why = [reason.partition("please report it: ")[2] or reason for _, reason in report.skipped]
             reasons = "; ".join(why) or "it could not be read"
@@ -137,7 +137,7 @@ def _rule_findings(code: str, program: Path) -> list[int] | str:
             )
             return f"{program.name} was not checked: {reasons}"
         return sorted(
-            file.source.position(finding.start)[0]
+            file.source.position_of(finding.start)[0]
             for file in report.reports
             for finding in file.findings
             if finding.rule.code == code

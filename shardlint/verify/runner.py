@@ -25,7 +25,7 @@ from shardlint.verify import children, messages
 from shardlint.verify.attend import Attendant
 from shardlint.verify.cache import secret_key
 from shardlint.verify.cannot_run import CannotRun
-from shardlint.verify.environments import another
+from shardlint.verify.environments import describe_other_environment
 from shardlint.verify.outcome import Job, Outcome
 
 # What a program may take unless told otherwise.
@@ -77,7 +77,7 @@ class Runner:
             else:
                 with (
                     tempfile.TemporaryFile() as errors,
-                    children.start(self.python, "fresh", [], errors) as process,
+                    children.start_child(self.python, "fresh", [], errors) as process,
                 ):
                     children.give_jobs(process, {"task": "greet"})
                     greeting = children.read_greeting(self.python, process, errors)
@@ -88,7 +88,7 @@ class Runner:
                     )
             if "missing" in greeting:
                 told = f'{self.python} cannot import jax ({greeting["missing"]}): pip install "shardlint[verify]"'
-                other = another(self.python, Path())
+                other = describe_other_environment(self.python, Path())
                 raise CannotRun(f"{told}; {other}" if other else told)
         except BaseException:
             self.__exit__(None, None, None)
@@ -102,7 +102,7 @@ class Runner:
         ours, theirs = socket.socketpair()
         with theirs:
             self._wire = ours
-            self._zygote = children.start(self.python, "zygote", [str(self.at_once)], self._errors, theirs)
+            self._zygote = children.start_child(self.python, "zygote", [str(self.at_once)], self._errors, theirs)
         self._zygote.stdin, self._zygote.stdout = ours.makefile("wb"), ours.makefile("rb")
         if hasattr(os, "waitid"):
             threading.Thread(target=children.keep_going, args=(self._zygote.pid,), daemon=True).start()
@@ -134,11 +134,11 @@ class Runner:
             self._errors.close()
             self._errors = None
 
-    def has(self, job: Job) -> bool:
+    def is_cached(self, job: Job) -> bool:
         """Return whether a job need not run, because its outcome is cached."""
         return False
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def run_jobs(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Do jobs and give each outcome as it comes. Raises `CannotRun` if this runner is left meanwhile."""
         numbered = [
             {"seconds": self.seconds, "memory": self.memory, "cache": self.cache, **job, "id": index}
@@ -151,7 +151,7 @@ class Runner:
         ):
             del left[outcome.job["id"]]
             self.progress(len(numbered) - len(left), len(numbered), list(left.values())[: self.at_once])
-            for missing in outcome.all("limits"):
+            for missing in outcome.values_of_key("limits"):
                 self.limits += [limit for limit in missing if limit not in self.limits]
             yield outcome
 
@@ -165,7 +165,7 @@ class Runner:
             left = [outcome.job for outcome in outcomes.values()]
             threading.Thread(target=children.give_jobs, args=(zygote, *left), daemon=True).start()
             while outcomes and not self._answers.spoilt and (data := children.received_data(zygote)):
-                for answer in self._answers.take(data):
+                for answer in self._answers.take_messages(data):
                     outcome = outcomes.get(answer.get("id"))
                     if outcome is None:
                         self._answers.spoilt = True
@@ -173,7 +173,7 @@ class Runner:
                         outcome.messages.append(answer["message"])
                     else:
                         del outcomes[outcome.job["id"]]
-                        outcome.finish(answer["end"])
+                        outcome.finish_process(answer["end"])
                         yield outcome
             if outcomes and self._zygote is zygote:
                 yield from self._restart_zygote(zygote, outcomes)
@@ -197,7 +197,7 @@ class Runner:
         self._start_zygote()
         for number in list(outcomes)[: self.at_once]:
             outcome = outcomes.pop(number)
-            outcome.finish({"stopped": why, "output": output, "seconds": 0.0})
+            outcome.finish_process({"stopped": why, "output": output, "seconds": 0.0})
             yield outcome
 
     def _run_in_fresh_processes(self, jobs: list[Job]) -> Iterator[Outcome]:
@@ -215,12 +215,12 @@ class Runner:
         began = time.monotonic()
         tail = bytearray()
         reasons: list[str] = []
-        process = children.start(self.python, "fresh", [], subprocess.PIPE)
+        process = children.start_child(self.python, "fresh", [], subprocess.PIPE)
         mark = messages.new_mark()
         stack, path = tempfile.mkstemp(prefix="shardlint-stack-")
         attendant = Attendant(job, mark, lambda data: children.write_reply(process, data), self._secret)
 
-        def kill(reason: str) -> None:
+        def kill_process(reason: str) -> None:
             reasons.append(reason)
             children.kill_child(process)
 
@@ -231,11 +231,11 @@ class Runner:
                 tail.extend(data)
                 del tail[:-32768]
                 if printed > _OUTPUT_MAX and not reasons:
-                    kill(f"killed after printing {_OUTPUT_MAX // 2**20} MiB")
+                    kill_process(f"killed after printing {_OUTPUT_MAX // 2**20} MiB")
 
         def out_of_time() -> None:
             stacks.ask_for_stack(process.pid, stack)
-            kill(f"killed at the time limit of {job['seconds']:g} s")
+            kill_process(f"killed at the time limit of {job['seconds']:g} s")
 
         alarm = threading.Timer(job["seconds"], out_of_time)
         listener = threading.Thread(target=keep_output, daemon=True)
@@ -243,9 +243,9 @@ class Runner:
         listener.start()
         children.give_jobs(process, {**job, "mark": mark, "stack": path})
         while data := os.read(process.stdout.fileno(), 65536):  # type: ignore[union-attr]
-            outcome.messages += attendant.take(data)
-            if attendant.spoilt and not reasons:
-                kill(messages.SPOILT)
+            outcome.messages += attendant.take_messages(data)
+            if attendant.is_output_corrupt and not reasons:
+                kill_process(messages.SPOILT)
         # Its answers ended, so it has; now what it started, while it still holds the group's number.
         children.kill_child(process)
         code = process.wait()
@@ -254,9 +254,9 @@ class Runner:
         tail.extend(leftover_stderr(process.pid)[-32768:])
         output = tail.decode("utf-8", "replace").splitlines()
         # A process that had ended well before may have left its pipes to others.
-        stopped = reasons[0] if reasons and (code or attendant.spoilt) else describe_exit(code)
-        end = {"stopped": stopped, "distrust": attendant.end(stopped), "stack": stacks.read_stacks(stack)}
+        stopped = reasons[0] if reasons and (code or attendant.is_output_corrupt) else describe_exit(code)
+        end = {"stopped": stopped, "distrust": attendant.end_process(stopped), "stack": stacks.read_stacks(stack)}
         os.close(stack)
         Path(path).unlink(missing_ok=True)
-        outcome.finish({**end, "output": output, "seconds": time.monotonic() - began})
+        outcome.finish_process({**end, "output": output, "seconds": time.monotonic() - began})
         return outcome

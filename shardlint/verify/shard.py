@@ -18,14 +18,14 @@ class Shard:
     count: int
 
     @classmethod
-    def parse(cls, text: str) -> Shard:
+    def parse_shard(cls, text: str) -> Shard:
         """A shard from `2/4`. Raises `ValueError` for anything else."""
         match = re.fullmatch(r"(\d+)/(\d+)", text.strip())
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise ValueError(f"{text!r} is not a shard such as 2/4: the second of four")
         return cls(int(match[1]), int(match[2]))
 
-    def of(self, units: Sequence[T], costs: Sequence[float]) -> list[T]:
+    def select_units(self, units: Sequence[T], costs: Sequence[float]) -> list[T]:
         """This shard's units, in order. The shards of one split are disjoint and together have every unit.
 
         Each unit, the costliest first, goes to the shard with the least to do; so it depends on nothing but the costs

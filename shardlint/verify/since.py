@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shardlint.engine.changes.before import differing_files
-from shardlint.engine.changes.git import top_of
-from shardlint.source.find import find
-from shardlint.source.import_graph import ImportGraph, imports_in, imports_of
+from shardlint.engine.changes.git import working_tree_top
+from shardlint.source.find import find_python_files
+from shardlint.source.import_graph import ImportGraph, parse_imports, read_imports
 from shardlint.source.notebook import read_program
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.verify.declared import read_fixtures
 from shardlint.verify.golden import golden_path
 
-_REFERENCE = regex(r"['\"]([A-Za-z_][\w.]*):[A-Za-z_][\w.]*['\"]")
+_REFERENCE = compile_lazily(r"['\"]([A-Za-z_][\w.]*):[A-Za-z_][\w.]*['\"]")
 # What a program does not read: a change in one touches no fixture.
 _PROSE = frozenset((".md", ".rst", ".png", ".svg", ".jpg", ".jpeg", ".gif", ".pdf", ".ipynb", ".css", ".html"))
 _NAMES = frozenset((".gitignore", ".gitattributes", "LICENSE", "CODEOWNERS", "NOTICE", "AUTHORS", ".mailmap"))
@@ -43,7 +43,7 @@ def touched_fixtures(files: Mapping[Path, Sequence[str]], revision: str, folder:
 
     Raises `BadSettings` where git cannot say what changed.
     """
-    top = top_of(folder)
+    top = working_tree_top(folder)
     changed = [Path(os.path.realpath(path)) for path in differing_files(revision, top)]
     unknown = next((path for path in changed if _has_unknown_dependents(path, files)), None)
     if unknown is not None:
@@ -57,7 +57,7 @@ def touched_fixtures(files: Mapping[Path, Sequence[str]], revision: str, folder:
     left: list[str] = []
     for file, names in files.items():
         path = os.path.realpath(file)
-        whole = path in python or any(_golden_of(file, each) for each in changed)
+        whole = path in python or any(_is_golden_of(file, each) for each in changed)
         for name, part in parts[file].items():
             if names and name and name not in names:
                 continue
@@ -73,21 +73,21 @@ def touched_fixtures(files: Mapping[Path, Sequence[str]], revision: str, folder:
 
 def _is_touched(path: str, part: str, graph: ImportGraph, changed: set[str]) -> bool:
     folder = path.rpartition("::")[0].rpartition("/")[0]
-    if not all(graph.resolves(folder, module) for module in _REFERENCE.findall(part)):
+    if not all(graph.is_module_known(folder, module) for module in _REFERENCE.findall(part)):
         return True
-    return bool(graph.names(graph.below(path)) & changed)
+    return bool(graph.paths_of_bits(graph.files_imported_by(path)) & changed)
 
 
 def _has_unknown_dependents(path: Path, files: Mapping[Path, Sequence[str]]) -> bool:
     """Return whether the dependents of a changed file are unknown."""
     if path.suffix in _PROSE or path.name in _NAMES:
         return False
-    if any(path == Path(os.path.realpath(file)) or _golden_of(file, path) for file in files):
+    if any(path == Path(os.path.realpath(file)) or _is_golden_of(file, path) for file in files):
         return path.name == "pyproject.toml"  # it has the releases too
     return path.suffix != ".py" or not path.exists()
 
 
-def _golden_of(file: Path, path: Path) -> bool:
+def _is_golden_of(file: Path, path: Path) -> bool:
     folder = Path(os.path.realpath(golden_path(f"{file}::x").parent))
     return path.is_relative_to(folder)
 
@@ -156,11 +156,11 @@ def _needed_statements(name: str, made: Mapping[str, ast.stmt]) -> list[ast.stmt
 def _graph_with_fixtures(top: Path, parts: Mapping[Path, Mapping[str, str]]) -> ImportGraph:
     """The imports of the project's files, and those of each fixture as if it were a file beside its own."""
     imports: dict[str, tuple[str, ...]] = {}
-    for file in find([top]).files:
+    for file in find_python_files([top]).file_paths:
         if file.suffix == ".py":
-            imports[os.path.realpath(file)] = imports_in(file)
+            imports[os.path.realpath(file)] = read_imports(file)
     for file, fixtures in parts.items():
         for name, text in fixtures.items():
             named = tuple(_REFERENCE.findall(text))
-            imports[f"{os.path.realpath(file)}::{name}"] = (*imports_of(text.encode()), *named)
+            imports[f"{os.path.realpath(file)}::{name}"] = (*parse_imports(text.encode()), *named)
     return ImportGraph(str(top), imports)

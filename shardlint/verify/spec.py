@@ -38,7 +38,7 @@ class P:
         self.entries: tuple[Entry, ...] = entries
 
     @classmethod
-    def of(cls, value: object) -> P:
+    def make_spec(cls, value: object) -> P:
         """A `P` from a P, a jax PartitionSpec, a NamedSharding (its spec) or None (replicated)."""
         if isinstance(value, P):
             return value
@@ -54,7 +54,7 @@ class P:
         return cls(*entries)
 
     @classmethod
-    def parse(cls, text: str) -> P:
+    def parse_spec(cls, text: str) -> P:
         """A `P` from its text, `P('data', ('x', 'y'), None)`; the text is read, never evaluated.
 
         Raises `ValueError` for anything else.
@@ -70,28 +70,28 @@ class P:
         except (SyntaxError, TypeError):
             raise wrong from None
 
-    def axes(self) -> list[str]:
+    def axis_names(self) -> list[str]:
         """The mesh axes it names, in order."""
-        return [name for names in self.dimensions() for name in names]
+        return [name for names in self.axes_by_dimension() for name in names]
 
-    def dimensions(self) -> Iterator[tuple[str, ...]]:
+    def axes_by_dimension(self) -> Iterator[tuple[str, ...]]:
         """The axes of each entry; an empty tuple where a dimension is not sharded."""
         for entry in self.entries:
             yield () if entry is None else (entry,) if isinstance(entry, str) else entry
 
-    def misfit(self, shape: tuple[int, ...], mesh: Mapping[str, int]) -> str | None:
+    def explain_misfit(self, shape: tuple[int, ...], mesh: Mapping[str, int]) -> str | None:
         """Why an array of `shape` cannot be split evenly this way over `mesh`, or None where it can.
 
         Raises `ValueError` where no size would help: an axis the mesh lacks, or more entries than dimensions.
         """
-        unknown = [axis for axis in self.axes() if axis not in mesh]
+        unknown = [axis for axis in self.axis_names() if axis not in mesh]
         if unknown:
             raise ValueError(f"mesh {sizes_text(mesh)} has no axis {unknown[0]!r}, which {self} names")
         if len(self.entries) > len(shape):
             raise ValueError(
                 f"{self} has {len(self.entries)} entries, but the array has {len(shape)} dimensions"
             )
-        for index, names in enumerate(self.dimensions()):
+        for index, names in enumerate(self.axes_by_dimension()):
             ways = math.prod(mesh[name] for name in names)
             if shape[index] % ways:
                 return (

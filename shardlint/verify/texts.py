@@ -70,16 +70,16 @@ def largest_moves(program: Program, most: int = 5) -> list[str]:
     groups: dict[tuple[object, ...], list[Collective]] = {}
     for one in program.collectives:
         groups.setdefault((one.kind, one.axes, one.line.file, one.line.line), []).append(one)
-    ordered = sorted(groups.values(), key=lambda group: sum(one.moved for one in group), reverse=True)
+    ordered = sorted(groups.values(), key=lambda group: sum(one.moved_bytes for one in group), reverse=True)
     if not ordered:
         return []
     lines = [f"moves {size_text(program.moved_bytes)} per call on each device"]
     for group in ordered[:most]:
-        first = max(group, key=lambda one: one.moved)
+        first = max(group, key=lambda one: one.moved_bytes)
         again = f" (and {len(group) - 1} more like it)" if len(group) > 1 else ""
-        moved = size_text(sum(one.moved for one in group))
+        moved = size_text(sum(one.moved_bytes for one in group))
         lines.append(f"  {moved}  {collective_text(first)}{again}")
     if len(ordered) > most:
-        rest = size_text(sum(one.moved for group in ordered[most:] for one in group))
+        rest = size_text(sum(one.moved_bytes for group in ordered[most:] for one in group))
         lines.append(f"  {rest}  at {len(ordered) - most} more (all are in --output-format json)")
     return lines

@@ -32,12 +32,12 @@ class Topology:
     hbm_bytes: int
 
     @property
-    def devices(self) -> int:
+    def device_count(self) -> int:
         """How many devices there are."""
         return math.prod(self.shape)
 
     @property
-    def wanted(self) -> str:
+    def jax_topology_name(self) -> str:
         """Return the name of the topology in jax."""
         if self.platform == "tpu":
             return self.name
@@ -45,7 +45,7 @@ class Topology:
         return f"1x{hosts}x{each}"  # slices (joined by NVLink across hosts), hosts, devices of a host
 
     @property
-    def install(self) -> str:
+    def install_command(self) -> str:
         """Return the command that installs the compiler."""
         return f'pip install "shardlint[{self.platform}]"'
 

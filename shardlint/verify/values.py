@@ -18,7 +18,7 @@ class Wrong(Exception):
         self.key, self.text = key, text
 
 
-def at(key: str, value: Any, read: Read, write: str) -> Any:
+def read_key(key: str, value: Any, read: Read, write: str) -> Any:
     """Read the value of a key. Raises `Wrong`."""
     try:
         return read(value)
@@ -28,29 +28,29 @@ def at(key: str, value: Any, read: Read, write: str) -> Any:
         raise Wrong(key, f"is {value!r}; write {write}") from None
 
 
-def text(pattern: str) -> Read:
+def text_reader(pattern: str) -> Read:
     """A reader of one line of text in which a regular expression is found."""
 
-    def read(value: Any) -> str:
+    def read_text(value: Any) -> str:
         if not isinstance(value, str) or "\n" in value or re.search(pattern, value) is None:
             raise ValueError
         return value
 
-    return read
+    return read_text
 
 
-def whole(least: int) -> Read:
+def integer_reader(least: int) -> Read:
     """A reader of whole numbers that are not less than `least`."""
 
-    def read(value: Any) -> int:
+    def read_integer(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError
         return value
 
-    return read
+    return read_integer
 
 
-def boolean(value: Any) -> bool:
+def read_boolean(value: Any) -> bool:
     """Read true or false."""
     if not isinstance(value, bool):
         raise ValueError
@@ -60,20 +60,20 @@ def boolean(value: Any) -> bool:
 def list_of(of: Read, write: str) -> Read:
     """A reader of lists; `write` says what to write for a wrong item."""
 
-    def read(value: Any) -> list[Any]:
+    def read_list(value: Any) -> list[Any]:
         if not isinstance(value, list):
             raise ValueError
-        return [at(f"[{index}]", one, of, write) for index, one in enumerate(value)]
+        return [read_key(f"[{index}]", one, of, write) for index, one in enumerate(value)]
 
-    return read
+    return read_list
 
 
 def table_of(of: Read, write: str) -> Read:
     """A reader of tables with any keys; `write` says what to write for a wrong value."""
 
-    def read(value: Any) -> dict[str, Any]:
+    def read_table(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise ValueError
-        return {key: at(f'."{key}"', one, of, write) for key, one in value.items()}
+        return {key: read_key(f'."{key}"', one, of, write) for key, one in value.items()}
 
-    return read
+    return read_table

@@ -61,7 +61,7 @@ class Recording(Interpreter):
         self.evaluations: dict[Position, list[Evaluation]] = defaultdict(list)
         self._entered: list[ast.AST] = []
 
-    def call(
+    def call_value(
         self,
         function: Value,
         args: tuple[Value, ...],
@@ -71,14 +71,14 @@ class Recording(Interpreter):
     ) -> Value:
         """Call something, and keep what it took and gave."""
         if not isinstance(place.node, ast.Call) or self._entered[-1:] == [place.node]:
-            return super().call(function, args, keywords, place, opened)
+            return super().call_value(function, args, keywords, place, opened)
         kept = Evaluation(
             (_position(place), *map(_position, reversed(self.calls))),
             list(map(flatten, args)), {name: flatten(value) for name, value in keywords.items()}, opened,
         )  # fmt: skip
         self._entered.append(place.node)
         try:
-            found = super().call(function, args, keywords, place, opened)
+            found = super().call_value(function, args, keywords, place, opened)
         finally:
             self._entered.pop()
         kept.result = flatten(found)
@@ -132,13 +132,13 @@ def predict(
     """The calls of a program by their positions, and the same with options as they are by default."""
     project = Project(project_root(path))
     source = decode_file(path, path.read_bytes())
-    facts = project.checked(source, path)
+    facts = project.parse_checked(source, path)
     modules = Modules(project, FUNCTIONS, dict(releases))
     run = Recording(modules, facts)
-    run.run()
+    run.run_file()
     supposed = Recording(modules, facts, with_defaults=True)
     if run.options_met:
-        supposed.run()
+        supposed.run_file()
     return run.evaluations, supposed.evaluations
 
 

@@ -113,9 +113,9 @@ def predicted(
     path = Path("/program/main.py")
     source = decode_file(path, text.encode())
     project = Project(path.parent, {path: source})
-    facts = project.checked(source, path)
+    facts = project.parse_checked(source, path)
     run = Interpreter(Modules(project, functions, {"jax": release}), facts)
-    run.run()
+    run.run_file()
     found = Prediction(broken=list(run.violations.values()))
     for function in ast.walk(facts.tree):
         if isinstance(function, ast.FunctionDef):

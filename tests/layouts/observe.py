@@ -23,7 +23,7 @@ from typing import Any
 _SECONDS = 900
 # Of `shardlint run`, by its file: the Python that runs this has no shardlint.
 _LAYOUT = Path(__file__).parents[2] / "shardlint" / "run" / "observe" / "layout.py"
-describe = SourceFileLoader("layout", str(_LAYOUT)).load_module().describe
+describe = SourceFileLoader("layout", str(_LAYOUT)).load_module().describe_array
 
 
 def main() -> None:

@@ -112,7 +112,7 @@ def test_the_mapping_in_context_places_arrays(write: Write, code: str, axis: str
     run = ran(write({"main.py": f"{HEAD}{before}{code}\n"}))
     assert [one.kind for one in run.violations.values()] == kinds
     found = bound(run)
-    spec = found.array.spec if isinstance(found, NamedArray) else None
+    spec = found.plain_array.spec if isinstance(found, NamedArray) else None
     assert (spec[0] if spec else None) == (None if not axis else (axis,)), str(found)
 
 

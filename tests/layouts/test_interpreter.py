@@ -37,7 +37,7 @@ def ran(root: Path, name: str = "main.py") -> Interpreter:
     facts = project.facts(root / name)
     assert facts is not None
     run = Interpreter(Modules(project, FUNCTIONS, {"jax": (0, 12, 0)}), facts)
-    run.run()
+    run.run_file()
     return run
 
 
@@ -124,7 +124,7 @@ def test_what_one_file_changes_of_another_module_is_its_own(write: Write) -> Non
         facts = project.facts(root / name)
         assert facts is not None
         run = Interpreter(modules, facts)
-        run.run()
+        run.run_file()
         assert shown(run, "x") == layout
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 
 MAIN = """\
 import jax
@@ -65,5 +65,5 @@ def test_an_edit_in_an_imported_module_is_seen(
 
 
 def _lines(root: Path, *, cached: bool) -> list[int]:
-    report = check([root], Options(select=("SL302", "SL301", "SL303")), cached=cached)
+    report = check_paths([root], Options(select=("SL302", "SL301", "SL303")), cached=cached)
     return [MAIN.count("\n", 0, one.start) + 1 for file in report.reports for one in file.findings]

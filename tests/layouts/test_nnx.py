@@ -45,7 +45,7 @@ def ran(root: Path, flax: tuple[int, ...] = (0, 12, 12)) -> Interpreter:
     facts = project.facts(root / "main.py")
     assert facts is not None
     run = Interpreter(Modules(project, FUNCTIONS, {"jax": (0, 12, 0), "flax": flax}), facts)
-    run.run()
+    run.run_file()
     return run
 
 

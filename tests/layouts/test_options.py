@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 from tests.conftest import Write
 
 HEAD = """\
@@ -95,7 +95,7 @@ PROGRAMS = {
 
 def found(write: Write, text: str) -> list[tuple[str, str, str]]:
     root = write({"main.py": HEAD + text, "pyproject.toml": ""})
-    report = check([root / "main.py"], Options(targets={"jax": "0.12.0"}, select=("SL216",)))
+    report = check_paths([root / "main.py"], Options(targets={"jax": "0.12.0"}, select=("SL216",)))
     assert not report.failed
     findings = [one for file in report.reports for one in file.findings]
     return [(one.rule.code, one.certainty.name, one.form) for one in findings]

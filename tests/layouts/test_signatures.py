@@ -34,10 +34,10 @@ def _named_functions(node: ast.FunctionDef) -> Iterator[str]:
 
 
 def _read_arguments(node: ast.FunctionDef) -> Iterator[tuple[int, str]]:
-    """The positions and names with which an implementation calls `call.get`."""
+    """The positions and names with which an implementation calls `call.argument_at`."""
     for one in ast.walk(node):
         match one:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="call"), attr="get"), args=[place, name, *_]):
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="call"), attr="argument_at"), args=[place, name, *_]):
                 try:
                     yield ast.literal_eval(place), ast.literal_eval(name)
                 except ValueError:

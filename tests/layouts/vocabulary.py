@@ -14,7 +14,7 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from shardlint_rules.upgrade.public_names import libraries
+from shardlint_rules.upgrade.public_names import read_libraries
 
 from shardlint.libraries import FUNCTIONS, jax_initializers, jax_numpy, jax_random
 from shardlint.libraries.registry import unmarked_function
@@ -61,11 +61,11 @@ _SINCE_0_5 = frozenset(
 def is_there(name: str, release: Release) -> bool:
     """Return whether a release of jax has a name. Other libraries have all names."""
     module, _, member = name.rpartition(".")
-    table = libraries()["jax"]
+    table = read_libraries()["jax"]
     if module not in table.modules:
         return True
     known = [place for place, one in enumerate(table.releases) if one[: len(release)] <= release]
-    return name not in _SINCE_0_5 if not known else known[-1] in table.on(module, member)
+    return name not in _SINCE_0_5 if not known else known[-1] in table.releases_with_name(module, member)
 
 
 _UNARY_OF_LAX = frozenset(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shardlint.engine.results import Options
-from shardlint.engine.run import check
+from shardlint.engine.run import check_paths
 
 HERE = Path(__file__).parent
 MARK = re.compile(r"[ \t]*# mistake: (\S+)")
@@ -61,11 +61,11 @@ def findings(project: Path) -> list[Found]:
         return [
             Found(
                 file.path.relative_to(root).as_posix(),
-                file.source.position(finding.start)[0],
+                file.source.position_of(finding.start)[0],
                 finding.rule.code,
                 finding.form,
             )
-            for file in check([root], Options()).reports
+            for file in check_paths([root], Options()).reports
             for finding in file.findings
         ]
 

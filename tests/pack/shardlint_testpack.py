@@ -172,7 +172,7 @@ class Forth(_Call):
     other = "ceil"
 
     def fix_for(self, site: Site):
-        start, end = site.file.span(site.call.func)
+        start, end = site.file.character_span(site.call.func)
         return site.fix(Safety.SAFE, "turn", [Edit(start, end, f"np.{self.other}")])
 
 
@@ -219,7 +219,7 @@ class Waiting(_Call):
     triggers = (Calls("numpy.cbrt"),)
 
     def fix_for(self, site: Site):
-        if site.anywhere("hold_on"):
+        if site.is_named_anywhere("hold_on"):
             return None
         return site.fix(Safety.SAFE, "write abs", [site.replace(site.call.func, "abs")], drops=["np"])
 
@@ -231,7 +231,7 @@ class Idle(_Call):
     triggers = (Calls("numpy.sinh"),)
 
     def fix_for(self, site: Site):
-        end = site.file.span(site.call.func)[1]
+        end = site.file.character_span(site.call.func)[1]
         return site.fix(Safety.SAFE, "add nothing", [Edit(end, end, " ")])
 
 

@@ -61,7 +61,7 @@ def asked(tmp_path: Path, code: str) -> tuple[Arrays, Place]:
 )
 def test_where_an_array_is(tmp_path: Path, code: str, shape: object, axes: object) -> None:
     arrays, place = asked(tmp_path, code)
-    found = arrays.of(place)
+    found = arrays.evaluate_array(place)
     assert found.placement is not None
     assert found.placement.axes == axes
     if shape is not None:
@@ -73,7 +73,7 @@ def test_where_an_array_is(tmp_path: Path, code: str, shape: object, axes: objec
 )
 def test_what_is_not_told_is_not_known(tmp_path: Path, code: str) -> None:
     arrays, place = asked(tmp_path, code)
-    assert arrays.of(place).placement is None
+    assert arrays.evaluate_array(place).placement is None
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_is_not_told_is_not_known(tmp_path: Path, code: str) -> None:
 )
 def test_what_a_contraction_moves(tmp_path: Path, code: str, kinds: set[str], moves: tuple[str, ...]) -> None:
     arrays, place = asked(tmp_path, code)
-    found = arrays.contraction(place)
+    found = arrays.describe_contraction(place)
     assert found is not None
-    assert {label.parallelism for label in found.labels} - {""} == kinds
+    assert {label.parallelism_kind for label in found.labels} - {""} == kinds
     assert found.moves == moves

@@ -22,13 +22,13 @@ def test_what_many_callers_hand_on_is_asked_once_a_function(ask: Ask, monkeypatc
         lines += [f"def {name}(x):", *(f"    {one}(x)" for one in below)]
     lines += ["def main():", *(f"    c{at}(Thing())" for at in range(12))]
     whole = ask("\n".join(lines) + "\n")
-    asked, count = Callers._argument, [0]
+    asked, count = Callers._argument_value, [0]
 
     def counted(self: Callers, *arguments: Any) -> Any:
         count[0] += 1
         return asked(self, *arguments)
 
-    monkeypatch.setattr(Callers, "_argument", counted)
+    monkeypatch.setattr(Callers, "_argument_value", counted)
     file, node = whole.node("x", nth=0)
     found = options(whole.program.followed(whole.program.value(file, node)))
     assert len(found) == 12 and all(isinstance(one, CallResult) and isinstance(one.by, ClassValue) for one in found)

@@ -26,7 +26,7 @@ def context(
     """The kinds of contexts with their axes; "?" when there may be others, "bare" when one way has none."""
     asked = ask(BEFORE + text, files)
     file, node = asked.node("here()", where, -1)
-    found = (asked.program.around if around else asked.program.context)(file, node)
+    found = (asked.program.surrounding_contexts if around else asked.program.mesh_contexts)(file, node)
     if found.never:
         return "never"
     axes = [f"{c.kind} {','.join(c.mesh.axis_names or ('?',)) if c.mesh else '-'}" for c in found.contexts]
@@ -176,6 +176,6 @@ def test_through_other_files(ask: Ask, files: dict[str, str], found: str) -> Non
 
 def test_nothing_is_in_context_in_code_that_only_calls_itself(ask: Ask) -> None:
     asked = ask(BEFORE + "@jax.jit\ndef f(x):\n    here()\n    return f(x)\n")
-    found = asked.program.context(*asked.node("here()", "a.py", -1))
+    found = asked.program.mesh_contexts(*asked.node("here()", "a.py", -1))
     assert not found.contexts
     assert not found.only("with mesh", "set_mesh")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.model import Program
-from shardlint.model.lifetime.effects import only_returns
+from shardlint.model.lifetime.effects import has_no_effects
 
 OWN = """
 def f(x):
@@ -39,5 +39,5 @@ def test_entries_of_a_list_that_only_the_function_has(tmp_path: Path, text: str,
     program = Program(tmp_path)
     facts = program.project.facts(path)
     assert facts is not None
-    use = next(node for node in facts.mentions("f") if isinstance(node, ast.Name))
-    assert only_returns(program.value(facts, use)) is expected
+    use = next(node for node in facts.find_mentions("f") if isinstance(node, ast.Name))
+    assert has_no_effects(program.value(facts, use)) is expected

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.model.guards import expected_to_fail, guarded
+from shardlint.model.guards import expected_to_fail, is_release_guarded
 from shardlint.model.lifetime.liveness import reads_after
 from tests.conftest import Asked
 
@@ -78,7 +78,7 @@ def test_it_is_not(ask: Ask, text: str) -> None:
     ],
 )
 def test_it_runs_on_some_releases_only(ask: Ask, text: str) -> None:
-    assert guarded(*ask(text).node("here()"))
+    assert is_release_guarded(*ask(text).node("here()"))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_it_runs_on_some_releases_only(ask: Ask, text: str) -> None:
     ],
 )
 def test_it_runs_on_all(ask: Ask, text: str) -> None:
-    assert not guarded(*ask(text).node("here()"))
+    assert not is_release_guarded(*ask(text).node("here()"))
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_reads_of_a_binding(ask: Ask, body: str, lines: list[int]) -> None:
     asked = ask("def f(x, y):\n" + "".join(f"    {line}\n" for line in body.splitlines()))
     file, call = asked.node("here()")
     target = file.parent(call).targets[0]  # type: ignore[union-attr]
-    assert [read.lineno for read in reads_after(file, file.home(target), target)] == lines
+    assert [read.lineno for read in reads_after(file, file.evaluation_scope(target), target)] == lines

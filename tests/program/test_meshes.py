@@ -11,7 +11,7 @@ from shardlint.model.mesh.meshes import (
     Spec,
     is_sharding,
     is_spec,
-    leaves,
+    literal_leaves,
     mesh_of,
     sharding_parts,
     spec_of,
@@ -185,8 +185,8 @@ def test_attributes_of_a_sharding_are_what_it_was_given(ask: Ask) -> None:
 
 def test_leaves_of_a_literal_tree(ask: Ask) -> None:
     asked = ask(f"{BEFORE}here = ({{'a': P('x'), 'b': [P('y'), None]}}, P())\n")
-    found = leaves(asked.value("({'a': P('x'), 'b': [P('y'), None]}, P())"))
+    found = literal_leaves(asked.value("({'a': P('x'), 'b': [P('y'), None]}, P())"))
     assert [is_spec(leaf) for leaf in found] == [True, True, False, True]
-    assert leaves(Items("tuple", (Constant(1), Table((("a", Constant(2)),))))) == [Constant(1), Constant(2)]
+    assert literal_leaves(Items("tuple", (Constant(1), Table((("a", Constant(2)),))))) == [Constant(1), Constant(2)]
     asked = ask(f"{BEFORE}here = NamedSharding(m, P()) if a else PositionalSharding(d)\n")
     assert is_sharding(asked.value("NamedSharding(m, P()) if a else PositionalSharding(d)"))

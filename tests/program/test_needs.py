@@ -16,12 +16,12 @@ def asked(needs: Needs, answers: Memo[str, int], key: str, *rests_on: str) -> se
 
     def make() -> int:
         for one in rests_on:
-            needs.note(("word", one))
+            needs.note_need(("word", one))
         return 1
 
-    before = needs.begin()
-    answers.get(key, make)
-    return {word for _, word in needs.named([needs.end(before)])}  # type: ignore[misc]
+    before = needs.begin_answer()
+    answers.get_or_make(key, make)
+    return {word for _, word in needs.named_needs([needs.end_answer(before)])}  # type: ignore[misc]
 
 
 def test_an_answer_that_is_known_needs_what_it_needed() -> None:
@@ -38,15 +38,15 @@ def test_what_is_kept_needs_the_same_under_other_numbers() -> None:
     for number in range(100):
         asked(needs, Memo(needs), "passing", str(number))
     assert asked(needs, kept, "a", "x", "99") == {"x", "99"}
-    needs.note(("word", "now"))
-    needs.renumber(kept)
-    assert ("word", "now") in needs.named(needs.now)
+    needs.note_need(("word", "now"))
+    needs.keep_only(kept)
+    assert ("word", "now") in needs.named_needs(needs.now)
     assert asked(needs, kept, "a") == {"x", "99"}
     assert asked(needs, kept, "b", "5") == {"5"}
     assert len(needs._numbers) < 110
     before = len(needs._numbers)
-    needs.begin()
-    needs.renumber(kept)
+    needs.begin_answer()
+    needs.keep_only(kept)
     assert len(needs._numbers) <= 3 < before
 
 
@@ -55,17 +55,17 @@ def test_an_answer_that_comes_round_to_itself_needs_all_of_the_round() -> None:
     answers: Memo[str, int] = Memo(needs)
 
     def make() -> int:
-        answers.begin("a", 0)
-        needs.note(("word", "before"))
-        answers.get("through a", lambda: answers["a"])
-        needs.note(("word", "after"))
+        answers.begin_answer("a", 0)
+        needs.note_need(("word", "before"))
+        answers.get_or_make("through a", lambda: answers["a"])
+        needs.note_need(("word", "after"))
         return 1
 
-    answers.make("a", make)
+    answers.make_answer("a", make)
     for _ in range(2):
         assert asked(needs, answers, "a") == {"before", "after"}
         assert asked(needs, answers, "through a") == {"before", "after"}
-        needs.renumber(answers)
+        needs.keep_only(answers)
 
 
 Graph = dict[int, tuple[set[Path], list[int]]]
@@ -103,14 +103,14 @@ def ask(graph: Graph, answers: Memo[int, int], key: int) -> int:
     def answer() -> int:
         files, asked = graph[key]
         for file in sorted(files):
-            answers.needs.note(file)
+            answers.needs.note_need(file)
         for other in asked:
             ask(graph, answers, other)
         return key
 
     if key not in answers:
-        answers.begin(key, key)
-        return answers.make(key, answer)
+        answers.begin_answer(key, key)
+        return answers.make_answer(key, answer)
     return answers[key]
 
 
@@ -120,36 +120,36 @@ def test_an_answer_needs_what_it_came_to_ask(seed: int) -> None:
     needs = Needs()
     answers: Memo[int, int] = Memo(needs)
     for key in made:  # later ones are remembered from earlier ones
-        needs.begin()
+        needs.begin_answer()
         ask(made, answers, key)
-        assert set(needs.named(needs.now)) == reached(made, key)
-    assert {key: set(named) for key, _, named in answers.named()} == {key: reached(made, key) for key in made}
+        assert set(needs.named_needs(needs.now)) == reached(made, key)
+    assert {key: set(named) for key, _, named in answers.named_answers()} == {key: reached(made, key) for key in made}
 
-    needs.renumber(answers)
-    needs.begin()
-    assert {key: set(named) for key, _, named in answers.named()} == {key: reached(made, key) for key in made}
+    needs.keep_only(answers)
+    needs.begin_answer()
+    assert {key: set(named) for key, _, named in answers.named_answers()} == {key: reached(made, key) for key in made}
 
 
 def test_needs_are_named_in_the_order_in_which_they_were_met() -> None:
     needs = Needs()
-    needs.note(Path("b.py"))
-    before = needs.begin()
-    needs.note(Path("c.py"))
-    needs.note(Path("a.py"))
-    inner = needs.end(before)
-    assert needs.named((inner,)) == (Path("c.py"), Path("a.py"))
-    assert needs.named(needs.now) == (Path("b.py"), Path("c.py"), Path("a.py"))
+    needs.note_need(Path("b.py"))
+    before = needs.begin_answer()
+    needs.note_need(Path("c.py"))
+    needs.note_need(Path("a.py"))
+    inner = needs.end_answer(before)
+    assert needs.named_needs((inner,)) == (Path("c.py"), Path("a.py"))
+    assert needs.named_needs(needs.now) == (Path("b.py"), Path("c.py"), Path("a.py"))
 
 
 def test_a_chain_of_answers_takes_room_for_its_links() -> None:
     needs = Needs()
     count, last = 5_000, 0
     for number in range(count):  # each rests on a file of its own and on all before it
-        before = needs.begin()
-        needs.take(last)
-        needs.note(Path(f"m{number}.py"))
-        last = needs.end(before)
-    assert len(needs.named((last,))) == count
+        before = needs.begin_answer()
+        needs.take_needs(last)
+        needs.note_need(Path(f"m{number}.py"))
+        last = needs.end_answer(before)
+    assert len(needs.named_needs((last,))) == count
     assert sum(map(len, needs._parts.values())) < 3 * count
 
 
@@ -159,36 +159,36 @@ def test_the_same_needs_are_the_same_set() -> None:
     found = set()
     for size in (1, 3, 12, 13, 40):
         for order in (files[:size], files[:size][::-1]):
-            before = needs.begin()
+            before = needs.begin_answer()
             for file in order:
-                needs.note(file)
-            found.add(needs.end(before))
+                needs.note_need(file)
+            found.add(needs.end_answer(before))
     assert len(found) == 5
 
-    before = needs.begin()  # a large set and a part of it are that set
-    needs.take(max(found))
-    needs.note(files[7])
-    assert needs.end(before) == max(found)
+    before = needs.begin_answer()  # a large set and a part of it are that set
+    needs.take_needs(max(found))
+    needs.note_need(files[7])
+    assert needs.end_answer(before) == max(found)
 
 
 def test_what_rests_on_what_is_gone() -> None:
     needs = Needs()
-    lent = needs.lent(frozenset({Path("far.py"), ("word", "far")}))
-    before = needs.begin()
-    needs.note(Path("near.py"))
-    needs.take(lent)
-    through = needs.end(before)
-    before = needs.begin()
-    needs.take(through)
-    needs.note(Path("own.py"))
-    outer = needs.end(before)
-    alone = needs.of([Path("own.py")])
+    lent = needs.lent_set_number(frozenset({Path("far.py"), ("word", "far")}))
+    before = needs.begin_answer()
+    needs.note_need(Path("near.py"))
+    needs.take_needs(lent)
+    through = needs.end_answer(before)
+    before = needs.begin_answer()
+    needs.take_needs(through)
+    needs.note_need(Path("own.py"))
+    outer = needs.end_answer(before)
+    alone = needs.number_of_set([Path("own.py")])
     for name in ("far.py", "near.py", "own.py"):
-        rests = needs.resting_on({number for number, _ in needs.by(name)})
+        rests = needs.make_rests_on({number for number, _ in needs.needs_by_key(name)})
         assert [rests(one) for one in (outer, through, lent, alone)] == [
             True, name != "own.py", name == "far.py", name == "own.py"
         ], name  # fmt: skip
-    assert not needs.resting_on(set())(outer)
+    assert not needs.make_rests_on(set())(outer)
 
 
 def test_a_round_of_answers_rests_on_what_any_of_it_needs() -> None:
@@ -196,17 +196,17 @@ def test_a_round_of_answers_rests_on_what_any_of_it_needs() -> None:
     answers.needs = needs
 
     def first() -> int:
-        needs.note(Path("first.py"))
-        return answers.get("second", second)
+        needs.note_need(Path("first.py"))
+        return answers.get_or_make("second", second)
 
     def second() -> int:
-        needs.note(Path("second.py"))
+        needs.note_need(Path("second.py"))
         return answers["first"]
 
-    answers.begin("first", 0)
-    answers.make("first", first)
+    answers.begin_answer("first", 0)
+    answers.make_answer("first", first)
     kept = Memo[str, int](needs)
-    kept.inherit(answers, needs.resting_on({number for number, _ in needs.by("first.py")}))
+    kept.inherit_answers(answers, needs.make_rests_on({number for number, _ in needs.needs_by_key("first.py")}))
     assert "first" not in kept and "second" not in kept
-    kept.inherit(answers, needs.resting_on({number for number, _ in needs.by("other.py")}))
+    kept.inherit_answers(answers, needs.make_rests_on({number for number, _ in needs.needs_by_key("other.py")}))
     assert "first" in kept and "second" in kept

@@ -73,8 +73,8 @@ def test_a_default_is_only_assumed_where_the_object_is_made_elsewhere(last, anno
     code = f"from typing import Optional\ndef f(config: {annotation} = None):\n    return config.first\n"
     program, value = last(f"{CONFIG}{code}f(unknown())")
     assert isinstance(value, Assumed) or not isinstance(value, Constant)
-    assuming = program.assuming()
-    assert assuming.settled(value) == Constant("data")
+    assuming = program.assuming_view()
+    assert assuming.assume_value(value) == Constant("data")
     assert assuming.why == ["`axes` of `Config` has this default"]
 
 
@@ -122,7 +122,7 @@ def test_trees_of_shardings(last, code):
 
 def test_a_tree_of_unknown_structure_has_known_leaves(last):
     program, value = last("jax.tree.map(lambda x: jax.device_put(x, unknown()), unknown())")
-    tree = program.evaluator.trees.expanded(value)
+    tree = program.evaluator.trees.expand_tree_map(value)
     assert isinstance(tree, Leaves)
     assert isinstance(tree.of, CallResult)
     assert tree.of.api == "jax.device_put"

@@ -9,8 +9,12 @@ import pytest
 
 from shardlint.model import Program
 from shardlint.model.process.backend import Backend
-from shardlint.model.process.processes import first, guard, several
-from shardlint.model.process.whole_program import joined
+from shardlint.model.process.processes import (
+    evaluate_on_first_process,
+    find_process_guard,
+    multi_process_evidence,
+)
+from shardlint.model.process.whole_program import collective_calls
 from shardlint.model.values import Place
 
 IMPORTS = "import jax\nfrom jax.experimental import multihost_utils\n"
@@ -26,7 +30,7 @@ def call(program: Program, path: Path, text: str) -> Place:
     file = program.project.facts(path)
     assert file is not None
     for node in ast.walk(file.tree):
-        if isinstance(node, ast.Call) and file.text(node) == text:
+        if isinstance(node, ast.Call) and file.source_text(node) == text:
             return Place(file, node)
     raise LookupError(text)
 
@@ -65,7 +69,7 @@ def asked(folder: Path, test: str):  # type: ignore[no-untyped-def]
     file = whole.project.facts(folder / "a.py")
     assert file is not None
     condition = next(node for node in ast.walk(file.tree) if isinstance(node, ast.If))
-    return first(whole, Place(file, condition.test))
+    return evaluate_on_first_process(whole, Place(file, condition.test))
 
 
 def test_a_guard_is_an_if_or_an_early_return(tmp_path: Path) -> None:
@@ -82,7 +86,7 @@ def f(x):
 """
     whole = program(tmp_path, a=text)
     guards = {
-        name: guard(whole, place.file, place.node) is not None
+        name: find_process_guard(whole, place.file, place.node) is not None
         for name in ("one", "others", "every", "rest")
         for place in [call(whole, tmp_path / "a.py", f"{name}(x)")]
     }
@@ -121,7 +125,7 @@ class Log:
     main = f"import jax\nimport helper\ndef main(p):\n    {before}\n    jax.distributed.initialize()\n"
     whole = program(tmp_path, main=main, helper=helper, defaults="import jax\nN = jax.device_count()\n")
     place = call(whole, tmp_path / "main.py", "jax.distributed.initialize()")
-    found = Backend(whole).before(place)
+    found = Backend(whole).find_start_before(place)
     assert (found is not None) is starts
 
 
@@ -138,7 +142,7 @@ def test_imports_in_circles_start_the_backend_for_every_question(tmp_path: Path)
     )
     found = {}
     for name in ("main", "again", "quiet", "main"):
-        started = Backend(whole).before(call(whole, tmp_path / f"{name}.py", "jax.distributed.initialize()"))
+        started = Backend(whole).find_start_before(call(whole, tmp_path / f"{name}.py", "jax.distributed.initialize()"))
         found[name] = started and [one.file.path.stem for one in (*started.through, started.place)]
     assert found == {
         "main": ["main", "one", "two", "three"], "again": ["again", "two", "three"], "quiet": None,
@@ -154,7 +158,7 @@ def test_calls_for_all_processes_are_followed(tmp_path: Path) -> None:
     found = {}
     for node in file.tree.body:
         if isinstance(node, ast.FunctionDef):
-            found[node.name] = [one.name.rpartition(".")[2] for one in joined(whole, file, node.body)]
+            found[node.name] = [one.name.rpartition(".")[2] for one in collective_calls(whole, file, node.body)]
     assert found == {"save": ["process_allgather"], "other": []}
 
 
@@ -165,5 +169,5 @@ def test_a_program_for_several_processes(tmp_path: Path) -> None:
         work="import jax\n",
         other="import jax\n",
     )
-    asked = {name: several(whole, whole.project.facts(tmp_path / f"{name}.py")) for name in ("work", "other")}  # type: ignore[arg-type]
+    asked = {name: multi_process_evidence(whole, whole.project.facts(tmp_path / f"{name}.py")) for name in ("work", "other")}  # type: ignore[arg-type]
     assert asked == {"work": "initialized", "other": ""}

@@ -52,10 +52,10 @@ def test_nothing_is_left_of_a_project(write: Callable[[dict[str, str]], Path]) -
     try:
         found = [checker.check_file(root / name) for name in ("train.py", "more.py")]
         assert all(one.report is not None for one in found)
-        (project,) = checker.projects()
-        facts = [weakref.ref(one) for one in project.parsed().values()]
+        (project,) = checker.checked_projects()
+        facts = [weakref.ref(one) for one in project.parsed_files().values()]
         assert len(facts) == 2 and all(isinstance(one(), FileFacts) for one in facts)
-        checker.known(root / "train.py")[0].forget()
+        checker.program_and_targets(root / "train.py")[0].forget_trees()
         assert [one() for one in facts] == [None, None]
     finally:
         gc.enable()

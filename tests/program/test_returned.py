@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shardlint.model.lifetime.returned import only_run
+from shardlint.model.lifetime.returned import is_only_called
 from shardlint.model.values import Function
 from tests.conftest import Asked, calls_of
 
@@ -14,7 +14,7 @@ Ask = Callable[..., Asked]
 def told(asked: Asked, name: str, parameter: str) -> bool:
     function = asked.value(name)
     assert isinstance(function, Function)
-    return only_run(asked.program.evaluator, function, parameter)
+    return is_only_called(asked.program.evaluator, function, parameter)
 
 
 def test_it_is_told_through_helpers_that_are_asked_twice(ask: Ask) -> None:

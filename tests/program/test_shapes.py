@@ -27,7 +27,7 @@ def shape(tmp_path: Path, text: str, files: dict[str, str] | None = None) -> Sha
     program = Program(tmp_path)
     file = program.project.facts(tmp_path / "main.py")
     assert file is not None
-    file.walked(file.module)
+    file.walk_scope(file.module)
     last = file.tree.body[-1]
     assert isinstance(last, ast.Expr)
     return shape_of(program.evaluator, Place(file, last.value))

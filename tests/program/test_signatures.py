@@ -11,8 +11,8 @@ from shardlint.model.signatures import (
     argnum_positions,
     jit_wrappings,
     jitted_value,
-    names,
     parameters_of,
+    setting_names,
     setting_positions,
 )
 from shardlint.model.values import Place
@@ -113,15 +113,15 @@ def test_arguments_by_parameter(ask: Ask, call: str, given: dict[str, str] | Non
     asked = ask(f"{BEFORE}{call}\n")
     parameters = parameters_of(asked.value("f"), asked.program.evaluator)
     assert parameters is not None
-    bound = parameters.bind(asked.program.evaluator.arguments(Place(*asked.node(call))))
-    assert (bound and {name: place.text() for name, place in bound.items()}) == given
+    bound = parameters.bind_arguments(asked.program.evaluator.read_arguments(Place(*asked.node(call))))
+    assert (bound and {name: place.source_text() for name, place in bound.items()}) == given
 
 
 def test_negative_positions_count_from_behind(ask: Ask) -> None:
     asked = ask(BEFORE)
     parameters = parameters_of(asked.value("jax.jit(m, donate_argnums=1)"), asked.program.evaluator)
     assert parameters is not None
-    assert [parameters.index(number) for number in (0, -1, 3, -4)] == [0, 2, None, None]
+    assert [parameters.nonnegative_position(number) for number in (0, -1, 3, -4)] == [0, 2, None, None]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_what_a_wrapper_is_applied_to(ask: Ask, text: str, form: str, wrapped: l
     calls = [n for n in ast.walk(file.tree) if isinstance(n, ast.Call) and n.lineno > BEFORE.count("\n")]
     call = next((n for n in calls if any(k.arg == "static_argnums" for k in n.keywords)), calls[0])
     for scope in list(file.inner_scopes(file.module)):
-        file.walked(scope)
+        file.walk_scope(scope)
     found = list(jit_wrappings(asked.program, file, call, form))
     nodes = [one.parameters.node if one.parameters is not None else None for one in found]
     assert [getattr(node, "name", None) for node in nodes] == wrapped
@@ -201,7 +201,7 @@ def test_numbers_and_names(ask: Ask) -> None:
         asked.value("jax.jit(f, donate_argnums=[0, 1], donate_argnames=('a',))"), evaluator
     )
     assert function is not None
-    assert argnum_positions(function.setting("donate_argnums"), function.settings, evaluator) == (0, 1)
-    assert names(function.setting("donate_argnames"), function.settings, evaluator) == ("a",)
-    assert argnum_positions(function.setting("donate_argnames"), function.settings, evaluator) is None
-    assert names(None, function.settings, evaluator) == ()
+    assert argnum_positions(function.setting_expression("donate_argnums"), function.settings, evaluator) == (0, 1)
+    assert setting_names(function.setting_expression("donate_argnames"), function.settings, evaluator) == ("a",)
+    assert argnum_positions(function.setting_expression("donate_argnames"), function.settings, evaluator) is None
+    assert setting_names(None, function.settings, evaluator) == ()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.model import project as module
-from shardlint.model.again import again
+from shardlint.model.again import update_project
 from shardlint.model.project import Project
 from shardlint.source.text import Source
 
@@ -15,7 +15,7 @@ QUESTIONS = [("attribute", "put"), ("anywhere", "put"), ("named", "put", "a"), (
 
 
 def asked(project: Project) -> dict[tuple[str, ...], list[str]]:
-    return {question: [path.name for path in project._whole(question)] for question in QUESTIONS}
+    return {question: [path.name for path in project._all_files_holding(question)] for question in QUESTIONS}
 
 
 def texts(root: Path, edits: dict[str, str]) -> dict[Path, Source]:
@@ -48,14 +48,14 @@ def root(tmp_path: Path) -> Path:
 def test_it_stands_through_edits(root: Path, edits: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SEARCHES_BEFORE_INDEX", 0)
     before = Project(root)
-    before._whole(("anywhere", "x"))
-    index = vars(before)["_index"]
+    before._all_files_holding(("anywhere", "x"))
+    index = vars(before)["_word_index"]
     overlay = texts(root, edits)
     fresh = Project(root, overlay)
-    after, _ = again(before, overlay, list(overlay), fresh.files)
-    assert vars(after)["_index"] is index
+    after, _ = update_project(before, overlay, list(overlay), fresh.files)
+    assert vars(after)["_word_index"] is index
     assert asked(after) == asked(fresh)
-    undone, _ = again(after, {}, list(overlay), Project(root).files)
+    undone, _ = update_project(after, {}, list(overlay), Project(root).files)
     assert asked(undone) == asked(Project(root))
 
 
@@ -63,8 +63,8 @@ def test_after_many_edits_it_is_made_anew(root: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "_SEARCHES_BEFORE_INDEX", 0)
     monkeypatch.setattr(module, "_OUTDATED", 1)
     before = Project(root)
-    before._whole(("anywhere", "x"))
+    before._all_files_holding(("anywhere", "x"))
     overlay = texts(root, {"a": "x.put\n", "b": ""})
-    after, _ = again(before, overlay, list(overlay), None)
-    assert "_index" not in vars(after)
+    after, _ = update_project(before, overlay, list(overlay), None)
+    assert "_word_index" not in vars(after)
     assert asked(after) == asked(Project(root, overlay))

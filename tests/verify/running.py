@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shardlint.run import launch
-from shardlint.run.dumps import collect
-from shardlint.run.examine import examine, limit_of
+from shardlint.run.dumps import collect_dumps
+from shardlint.run.examine import examine_run, least_reported_bytes
 from shardlint.run.findings import Facts
-from shardlint.run.observed.events import read
+from shardlint.run.observed.events import load_events
 
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
 _FORKS = """
@@ -81,7 +81,7 @@ def run(programs: Sequence[Path], folder: Path, at_once: int = 2) -> dict[Path, 
     for number, group in enumerate(([together] if together else []) + [[path] for path in apart]):
         place = folder / f"group{number}"
         place.mkdir(parents=True)
-        env = launch.environment(place, 8, False, dict(os.environ))
+        env = launch.run_environment(place, 8, False, dict(os.environ))
         if group is together:
             words = [PYTHON, "-c", _FORKS, json.dumps([str(path) for path in group]), str(at_once)]
             ended = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
@@ -95,9 +95,9 @@ def run(programs: Sequence[Path], folder: Path, at_once: int = 2) -> dict[Path, 
             (place / f"{child.pid}.log").write_text(output)
             done = [[str(group[0]), child.pid, child.returncode]]
         for path, pid, code in done:
-            compiled, _ = collect(place / str(pid))
-            events = read(place, f"{pid}.jsonl")
-            facts = examine(compiled, limit_of(compiled, events), events)
+            compiled, _ = collect_dumps(place / str(pid))
+            events = load_events(place, f"{pid}.jsonl")
+            facts = examine_run(compiled, least_reported_bytes(compiled, events), events)
             facts.notes += events.failed
             ran[Path(path)] = Ran(code, (place / f"{pid}.log").read_text(), facts)
     return ran

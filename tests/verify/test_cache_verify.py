@@ -31,13 +31,13 @@ KEY = "ab" * 32
 
 def test_an_entry_comes_back_as_it_went_in(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "made" / "of" / "need")
-    assert cache.get(KEY) is None
-    cache.put(KEY, {"a": [1, None, "x"]})
-    assert cache.get(KEY) == {"a": [1, None, "x"]}
-    cache.put(KEY, {"a": 2})
-    assert cache.get(KEY) == {"a": 2}
+    assert cache.get_entry(KEY) is None
+    cache.put_entry(KEY, {"a": [1, None, "x"]})
+    assert cache.get_entry(KEY) == {"a": [1, None, "x"]}
+    cache.put_entry(KEY, {"a": 2})
+    assert cache.get_entry(KEY) == {"a": 2}
     assert [file.name for file in cache.folder.iterdir()] == [f"{KEY}.json"], "nothing half written is left"
-    assert cache.get("cd" * 32) is None
+    assert cache.get_entry("cd" * 32) is None
 
 
 @pytest.mark.parametrize(
@@ -55,46 +55,46 @@ def test_an_entry_comes_back_as_it_went_in(tmp_path: Path) -> None:
 )
 def test_a_spoilt_entry_is_none(tmp_path: Path, spoil: Callable[[str], str]) -> None:
     cache = Cache(tmp_path)
-    cache.put(KEY, {"a": "x"})
+    cache.put_entry(KEY, {"a": "x"})
     (file,) = tmp_path.iterdir()
     file.write_text(spoil(file.read_text("utf-8")), "utf-8")
-    assert cache.get(KEY) is None
-    cache.put(KEY, {"a": "x"})
-    assert cache.get(KEY) == {"a": "x"}, "and is written again"
+    assert cache.get_entry(KEY) is None
+    cache.put_entry(KEY, {"a": "x"})
+    assert cache.get_entry(KEY) == {"a": "x"}, "and is written again"
 
 
 def test_an_entry_under_another_name_is_none(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
-    cache.put(KEY, {"a": "x"})
+    cache.put_entry(KEY, {"a": "x"})
     (tmp_path / f"{KEY}.json").rename(tmp_path / ("cd" * 32 + ".json"))
-    assert cache.get("cd" * 32) is None
+    assert cache.get_entry("cd" * 32) is None
 
 
 def test_a_huge_entry_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / f"{KEY}.json").open("wb") as file:
         file.truncate(2**36)  # a hole, that takes no space
-    assert Cache(tmp_path).get(KEY) is None
+    assert Cache(tmp_path).get_entry(KEY) is None
 
 
 def test_what_was_used_least_goes(tmp_path: Path) -> None:
     cache = Cache(tmp_path, most=4000)
     keys = [f"{number:064x}" for number in range(6)]
     for age, key in enumerate(keys[:4]):
-        cache.put(key, {"a": "x" * 800})
+        cache.put_entry(key, {"a": "x" * 800})
         os.utime(tmp_path / f"{key}.json", (age + 1, age + 1))
-    assert cache.get(keys[0]) is not None  # which makes it the newest
-    cache.put(keys[4], {"a": "x" * 800})
-    assert [key for key in keys if cache.get(key)] == [keys[0], keys[2], keys[3], keys[4]]
-    cache.put(keys[5], {"a": "x" * 5000})
-    assert cache.get(keys[5]) is None, "what alone is too much is not kept"
-    assert cache.get(keys[0]) is not None
+    assert cache.get_entry(keys[0]) is not None  # which makes it the newest
+    cache.put_entry(keys[4], {"a": "x" * 800})
+    assert [key for key in keys if cache.get_entry(key)] == [keys[0], keys[2], keys[3], keys[4]]
+    cache.put_entry(keys[5], {"a": "x" * 5000})
+    assert cache.get_entry(keys[5]) is None, "what alone is too much is not kept"
+    assert cache.get_entry(keys[0]) is not None
 
 
 def test_a_folder_that_cannot_be_written_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     cache = Cache(tmp_path / "file" / "below")
-    cache.put(KEY, {"a": 1})
-    assert cache.get(KEY) is None
+    cache.put_entry(KEY, {"a": 1})
+    assert cache.get_entry(KEY) is None
 
 
 def test_runs_side_by_side(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_runs_side_by_side(tmp_path: Path) -> None:
     cache = Cache(Path(sys.argv[1]), most=60_000)
     for turn in range(150):
         key = f"{turn % 7:064x}"
-        cache.put(key, {"a": sys.argv[2] * 5_000})
+        cache.put_entry(key, {"a": sys.argv[2] * 5_000})
         for key in (f"{number:064x}" for number in range(7)):
-            value = cache.get(key)
+            value = cache.get_entry(key)
             assert value is None or value["a"] in ("1" * 5_000, "2" * 5_000)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
@@ -185,7 +185,7 @@ def test_the_second_run_says_the_same_from_the_cache(
         {"outputs": [], "memory": {"argument_size_in_bytes": "many"}},
         {"texts": {"after": "eJw="}},
     ):
-        Cache(tmp_path / "cache").put(file.stem, {**entry["value"], **spoil})
+        Cache(tmp_path / "cache").put_entry(file.stem, {**entry["value"], **spoil})
         again = told(SOURCE)
         assert not again.pop("cached"), spoil
         assert again == first

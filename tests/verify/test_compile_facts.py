@@ -130,7 +130,7 @@ one_device = Fixture(jitted, [{"data": 1, "model": 1}], ARGS, forbid=["any"])
     where = f"fx.py:{up}{in_mlp(broken.program.collectives[0])}"
     assert f"{where}, of args[0]['up']:  h = jnp.einsum" in forbidden.message
     assert "4.0 KiB x 5 over data" in forbidden.message
-    assert "per call, more than the budget for 'all_reduce over model', 100 B" in budget.text()
+    assert "per call, more than the budget for 'all_reduce over model', 100 B" in budget.failure_text()
     assert budget.bytes_actual is not None and budget.bytes_actual > 100
     assert "more than memory_max (1.0 KiB): arguments " in memory.message
     assert "args[0]['up'] f32[5,32,64]  P(None, 'data', 'model')" in memory.message
@@ -162,7 +162,7 @@ vector = Fixture(mlp, [MESH], FLAT, gradients={"0/up": P()})
     assert "caused by all-reduce 4.0 KiB x 5 over data at " in scanned.failures[0].message
     (failure,) = lost.failures
     assert (failure.kind, failure.where, failure.path) == ("sharding", "gradient of args[0]['up']", "0/up")
-    first, caused, hint = failure.text().splitlines()
+    first, caused, hint = failure.failure_text().splitlines()
     assert first.endswith("expected P('data', 'model')  got P(None, 'model')  1.0 KiB -> 4.0 KiB/device (4x)")
     assert caused.startswith("caused by all-reduce 4.0 KiB over data at ")
     assert caused.endswith(':  h = jnp.einsum("bd,df->bf", x, w["up"])')
@@ -173,7 +173,7 @@ vector = Fixture(mlp, [MESH], FLAT, gradients={"0/up": P()})
     assert any(one.of == "args[0]['down']" for one in lost.program.collectives)
     assert lost.how.startswith("its gradients, by jax.jit(jax.grad(fn))")
     assert (kept.status, kept.checked) == ("pass", 2), kept.failures
-    assert nothing.failures[0].text().startswith("gradients: '0/upp' matches no leaf; nearest: '0/up'")
+    assert nothing.failures[0].failure_text().startswith("gradients: '0/upp' matches no leaf; nearest: '0/up'")
     assert vector.failures[0].message.startswith("fn has no gradients: it returns no scalar")
 
 
@@ -192,11 +192,11 @@ def test_an_output_s_failure_tells_what_put_it_there(verify: Verify) -> None:
         asked = Fixture(jax.jit(square, out_shardings=fixed(mesh)), [MESH], ARGS, replicated_bytes_max=100)
         """
     )
-    message = told.failures[0].text()
+    message = told.failures[0].failure_text()
     assert "caused by all-reduce 1.0 KiB over data at " in message
     assert ':  return jnp.einsum("bd,df->bf", x, w)' in message
     assert "hint: the compiler chose this sharding" in message
-    message = asked.failures[0].text()
+    message = asked.failures[0].failure_text()
     assert "replicated: 2.0 KiB is more than replicated_bytes_max (100 B)" in message
     assert "hint: the function's own out_shardings set this sharding" in message
 
@@ -355,15 +355,15 @@ def test_claims() -> None:
         "cpu",
         collectives=(collective(), collective("all-reduce", ("data", "model"))),
     )
-    assert check_forbidden(program, [Claim.parse("all-gather over model"), Claim.parse("all_to_all")]) == []
-    (failure,) = check_forbidden(program, [Claim.parse("any over data, model")])
+    assert check_forbidden(program, [Claim.parse_claim("all-gather over model"), Claim.parse_claim("all_to_all")]) == []
+    (failure,) = check_forbidden(program, [Claim.parse_claim("any over data, model")])
     assert failure.message.splitlines()[1] == "all-reduce 100 B x 2 over data, model at /nowhere/a.py:3 in g"
-    assert check_budget(program, {Claim.parse("any"): 400}) == []
-    assert check_budget(program, {Claim.parse("any"): 399})[0].bytes_actual == 400
+    assert check_budget(program, {Claim.parse_claim("any"): 400}) == []
+    assert check_budget(program, {Claim.parse_claim("any"): 399})[0].bytes_actual == 400
     assert check_memory(dataclasses.replace(program, argument_bytes=8, alias_bytes=3), 5) == []
     assert len(check_memory(dataclasses.replace(program, argument_bytes=8, alias_bytes=3), 4)) == 1
     unknown = dataclasses.replace(collective(), trips=None)
-    (failure,) = check_budget(dataclasses.replace(program, collectives=(unknown,)), {Claim.parse("any"): 1})
+    (failure,) = check_budget(dataclasses.replace(program, collectives=(unknown,)), {Claim.parse_claim("any"): 1})
     assert "loops of unknown length counted once" in failure.message
     many = tuple(collective(size=count) for count in range(1, 9))
     apart = tuple(dataclasses.replace(one, line=Line("a.py", at)) for at, one in enumerate(many))

@@ -71,7 +71,7 @@ def start(runner: Runner, folder: Path, sources: list[str], **limits: Any) -> li
         file = folder / f"program{index}.py"
         file.write_text(source)
         jobs.append({"task": "collect", "devices": 2, "file": str(file), **limits})
-    return sorted(runner.run(jobs), key=lambda outcome: int(outcome.job["id"]))
+    return sorted(runner.run_jobs(jobs), key=lambda outcome: int(outcome.job["id"]))
 
 
 def alive(marks: Path) -> list[str]:
@@ -148,7 +148,7 @@ def test_the_command_gone_ends_all(tmp_path: Path, marks: Path) -> None:
 
     def run(runner: Runner) -> None:
         with contextlib.suppress(CannotRun, ValueError):
-            list(runner.run([{"task": "collect", "devices": 2, "file": str(file)}]))
+            list(runner.run_jobs([{"task": "collect", "devices": 2, "file": str(file)}]))
 
     with Runner(seconds=30, memory=2**30) as runner:
         thread = threading.Thread(target=run, args=(runner,))
@@ -206,9 +206,9 @@ def test_one_of_several_processes_is_contained(small: Runner, tmp_path: Path, ma
         | {"levels": ["processes"], "devices": 2, "processes": 2, "limit": 80, "seconds": 90, "stall": 20}
         for name in names
     ]
-    outcomes = sorted(small.run(jobs), key=lambda outcome: int(outcome.job["id"]))
+    outcomes = sorted(small.run_jobs(jobs), key=lambda outcome: int(outcome.job["id"]))
     (allocates,), (leaves,) = (
-        [Result.read(one) for one in outcomes[index].all("result")] for index in (0, 2)
+        [Result.decode_result(one) for one in outcomes[index].values_of_key("result")] for index in (0, 2)
     )
     assert "RESOURCE_EXHAUSTED" in allocates.failures[0].message
     assert allocates.failures[0].message.startswith("process 1 raised ")

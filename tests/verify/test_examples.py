@@ -69,7 +69,7 @@ def seventy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, int, tupl
         subprocess.run(line, stdout=out, check=True)
     code, held = json.loads(measured.read_text())
     found = json.loads(report.read_text())
-    (result,) = [Result.read(one) for one in found["results"]]
+    (result,) = [Result.decode_result(one) for one in found["results"]]
     assert code == 0, result.failures
     return result, held, release_of(found)
 
@@ -102,7 +102,7 @@ def test_each_gather_and_reduction_has_its_line_and_bytes(
     for one in program.collectives:
         assert Path(one.line.file).name == "seventy_billion.py", one
         assert one.trips in (1, 80), one
-        moved[one.kind, one.axes] += one.moved
+        moved[one.kind, one.axes] += one.moved_bytes
     assert set(moved) == {("all-gather", ("fsdp",)), ("all-reduce", ("fsdp",)), ("all-reduce", ("tensor",))}
     # Every matrix of a layer in bfloat16, of which a device holds an eighth when it is gathered over fsdp: twice,
     # forward and backward. Its gradient is summed once. So are both tables, which are gathered once.
@@ -144,7 +144,7 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Result]]:
     report = json.loads(done.stdout)
     found: dict[str, list[Result]] = defaultdict(list)
     for one in report["results"]:
-        result = Result.read(one)
+        result = Result.decode_result(one)
         found[result.fixture.partition("::")[2]].append(result)
     if release_of(report) < (0, 6):
         for name in ("missing_psum", "same_key_on_each_shard"):  # jax.shard_map is not there
@@ -173,7 +173,7 @@ def test_each_fault_is_caught_where_it_can_be(faults: dict[str, list[Result]], n
     level, kind, named = FAULTS[name]
     first = next(result for result in faults[name] if result.status == FAIL)
     assert first.level == level
-    told = [failure.text() for failure in first.failures if failure.kind == kind]
+    told = [failure.failure_text() for failure in first.failures if failure.kind == kind]
     assert told, first.failures
     source = lines("eight_faults.py")
     if named.startswith(("args", "out", "gradient")):
@@ -199,7 +199,7 @@ def test_what_is_fixed_passes_the_same_levels(faults: dict[str, list[Result]], n
 def test_what_the_other_faults_say(faults: dict[str, list[Result]]) -> None:
     def message(name: str) -> str:
         first = next(result for result in faults[name] if result.status == FAIL)
-        return "\n".join(failure.text() for failure in first.failures)
+        return "\n".join(failure.failure_text() for failure in first.failures)
 
     assert "caused by all-reduce 4.0 KiB over data at " in message("replicated_gradient")
     assert "process 1 is done with fn" in message("lonely_collective")
@@ -263,4 +263,4 @@ def test_haliax_donates_in_an_order_of_its_own(verify: Verify, runner: Runner) -
 
 def test_a_partial_has_the_name_of_its_function() -> None:
     for fn in (functools.partial(lines, file="a"), functools.partial(functools.partial(lines), "a")):
-        assert Fixture(fn, [{"data": 2}]).label() == f"{__name__}:lines"
+        assert Fixture(fn, [{"data": 2}]).function_label() == f"{__name__}:lines"

@@ -12,8 +12,8 @@ import pytest
 
 from shardlint.verify import golden
 from shardlint.verify.facts import Array, Collective, Line, Program
-from shardlint.verify.golden import golden_path, hold
-from shardlint.verify.golden.file import read
+from shardlint.verify.golden import compare_with_goldens, golden_path
+from shardlint.verify.golden.file import read_golden
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 
 from .made import MIB, MODEL, STAMP, array, program
@@ -45,10 +45,10 @@ def made(model: Path) -> Make:
 
 def drifts(result: Result, releases: dict[str, str] = STAMP) -> list[str]:
     """Hold a result against the golden; its failures as text."""
-    hold([result], releases)
+    compare_with_goldens([result], releases)
     assert all(failure.kind == "golden" for failure in result.failures)
     assert result.status == (FAIL if result.failures else PASS)
-    return [failure.text() for failure in result.failures]
+    return [failure.failure_text() for failure in result.failures]
 
 
 def without(of: Program, *, arrays: str = "", **more: object) -> Program:
@@ -58,13 +58,13 @@ def without(of: Program, *, arrays: str = "", **more: object) -> Program:
 
 def test_no_golden_no_claim(made: Make) -> None:
     result = made()
-    assert hold([result], STAMP) == []
+    assert compare_with_goldens([result], STAMP) == []
     assert (result.status, result.notes) == (PASS, [])
     assert not PATH.exists()
 
 
 def test_it_is_reviewable_text(made: Make, model: Path) -> None:
-    assert hold([made()], STAMP, update=True) == [f"wrote {PATH}: 1 run"]
+    assert compare_with_goldens([made()], STAMP, update=True) == [f"wrote {PATH}: 1 run"]
     text = PATH.read_text()
     for line in (
         'fixture = "step"',
@@ -83,12 +83,12 @@ def test_it_is_reviewable_text(made: Make, model: Path) -> None:
     assert "%" not in text and "all-gather(" not in text  # no HLO
     assert max(map(len, text.splitlines())) < 200
     assert drifts(made()) == []
-    assert hold([made()], STAMP, update=True) == [f"{PATH} is up to date"]
+    assert compare_with_goldens([made()], STAMP, update=True) == [f"{PATH} is up to date"]
     assert PATH.read_text() == text
 
 
 def test_an_edit_elsewhere_is_no_drift(made: Make, model: Path) -> None:
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     model.write_text("import os\n\n\n" + MODEL)
     moved = program(MESH, model)
     lower = [
@@ -101,7 +101,7 @@ def test_an_edit_elsewhere_is_no_drift(made: Make, model: Path) -> None:
 
 
 def test_an_edited_or_moved_line_that_moves_the_same_bytes_is_no_drift(made: Make, model: Path) -> None:
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     model.write_text(MODEL.replace('h = jnp.einsum("bsd,df->bsf", x', 'hidden = jnp.einsum("bsd,df->bsf", x'))
     result = made()
     assert drifts(result) == []
@@ -118,7 +118,7 @@ def test_an_edited_or_moved_line_that_moves_the_same_bytes_is_no_drift(made: Mak
 
 
 def test_bytes_that_go_from_one_line_to_another_are_a_drift(made: Make, model: Path) -> None:
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     now = program(MESH, model)
     gather = now.collectives[1]
     other = replace(gather, line=replace(gather.line, line=6))
@@ -131,7 +131,7 @@ def test_bytes_that_go_from_one_line_to_another_are_a_drift(made: Make, model: P
 
 
 def test_a_drift_is_told_by_leaf(made: Make, model: Path) -> None:
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     now = program(MESH, model)
     whole = array("out[0]['w'][0]", (1024, 4096), ((), ()), MESH)
     kept = [one for one in now.arrays if one.where not in ("out[0]['w'][0]", "out[1]")]
@@ -151,7 +151,7 @@ def test_a_drift_is_told_by_leaf(made: Make, model: Path) -> None:
 
 
 def test_a_drift_is_told_by_line_and_axis(made: Make, model: Path) -> None:
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     now = program(MESH, model)
     reduce, gather, loss, _ = now.collectives
     more = replace(gather, bytes=32 * MIB)
@@ -170,14 +170,14 @@ def test_a_drift_is_told_by_line_and_axis(made: Make, model: Path) -> None:
 
 
 def test_opcodes_are_not_compared(made: Make, model: Path) -> None:
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     now = program(MESH, model)
     kinds = tuple(replace(one, kind="all-to-all") for one in now.collectives)
     assert drifts(made(replace(now, collectives=kinds))) == []
 
 
 def test_bytes_have_a_tolerance_that_is_the_users(made: Make, model: Path) -> None:
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     now = program(MESH, model)
     near = tuple(replace(one, bytes=one.bytes * 1009 // 1000) for one in now.collectives)
     far = tuple(replace(one, bytes=one.bytes * 1020 // 1000) for one in now.collectives)
@@ -185,13 +185,13 @@ def test_bytes_have_a_tolerance_that_is_the_users(made: Make, model: Path) -> No
     assert len(drifts(made(replace(now, collectives=far)))) == 2
     PATH.write_text(PATH.read_text().replace("tolerance = 0.01", "tolerance = 0.05"))
     assert drifts(made(replace(now, collectives=far))) == []
-    hold([made(replace(now, collectives=far))], STAMP, update=True)
+    compare_with_goldens([made(replace(now, collectives=far))], STAMP, update=True)
     assert "tolerance = 0.05" in PATH.read_text()
 
 
 def test_axes_of_size_one_say_nothing(made: Make, model: Path) -> None:
     mesh = {"data": 8, "model": 1}
-    hold([made(mesh=mesh)], STAMP, update=True)
+    compare_with_goldens([made(mesh=mesh)], STAMP, update=True)
     now = program(mesh, model)
     respelt = [
         replace(one, axes=tuple(tuple(name for name in names if name != "model") for names in one.axes))
@@ -203,7 +203,7 @@ def test_axes_of_size_one_say_nothing(made: Make, model: Path) -> None:
 
 
 def test_another_release_is_held_to_the_shardings_alone(made: Make, model: Path) -> None:
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     now = program(MESH, model)
     whole = array("out[0]['w'][0]", (1024, 4096), ((), ()), MESH)
     arrays: list[Array] = [whole if one.where == whole.where else one for one in now.arrays]
@@ -216,7 +216,7 @@ def test_another_release_is_held_to_the_shardings_alone(made: Make, model: Path)
 
 def test_a_mesh_or_level_that_was_not_run_is_not_claimed(made: Make, model: Path) -> None:
     other = {"data": 8, "model": 1}
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     result = made(mesh=other)
     assert drifts(result) == []
     assert result.notes == [
@@ -227,61 +227,61 @@ def test_a_mesh_or_level_that_was_not_run_is_not_claimed(made: Make, model: Path
     assert drifts(topology) == []
     assert "at level topology (v5e:2x4)" in topology.notes[0]
     executed = replace(made(), level="execute", program=None)
-    assert hold([executed], STAMP, whole=True) == []
-    assert hold([executed], STAMP, update=True) == []
+    assert compare_with_goldens([executed], STAMP, whole=True) == []
+    assert compare_with_goldens([executed], STAMP, update=True) == []
     skipped = replace(made(), status=SKIP)
-    assert hold([skipped], STAMP) == [] and skipped.notes == []
+    assert compare_with_goldens([skipped], STAMP) == [] and skipped.notes == []
 
 
 def test_an_update_keeps_what_was_not_run(made: Make) -> None:
     other = {"data": 8, "model": 1}
-    hold([made(), made(mesh=other)], STAMP, update=True)
+    compare_with_goldens([made(), made(mesh=other)], STAMP, update=True)
     before = PATH.read_text()
     newer = {"jax": "0.13.0", "jaxlib": "0.13.0"}
-    assert hold([made()], newer, update=True) == [f"wrote {PATH}: 1 run, 1 unchanged"]
-    kept = read(PATH)
+    assert compare_with_goldens([made()], newer, update=True) == [f"wrote {PATH}: 1 run, 1 unchanged"]
+    kept = read_golden(PATH)
     assert kept is not None
-    assert [(run.mesh, run.jax()) for run in kept.runs] == [
+    assert [(run.mesh, run.jax_release()) for run in kept.runs] == [
         ("data=4,model=2", "0.13.0"),
         ("data=8,model=1", "0.12.0"),
     ]
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     assert PATH.read_text() == before
 
 
 def test_meshes_a_fixture_no_longer_has_go_when_all_were_asked_for(made: Make) -> None:
     other = {"data": 8, "model": 1}
-    hold([made(), made(mesh=other)], STAMP, update=True)
-    (said,) = hold([made()], STAMP, whole=True)
+    compare_with_goldens([made(), made(mesh=other)], STAMP, update=True)
+    (said,) = compare_with_goldens([made()], STAMP, whole=True)
     assert said.endswith(
         "run on mesh data=8 model=1 at level compile (cpu) is on a mesh that the fixture does not have; --update removes it"
     )
-    assert hold([made()], STAMP) == []
+    assert compare_with_goldens([made()], STAMP) == []
     # A mesh that was skipped is still the fixture's.
     skipped = replace(made(mesh=other), status=SKIP, program=None)
-    assert hold([made(), skipped], STAMP, whole=True) == []
-    hold([made()], STAMP, update=True, whole=True)
-    kept = read(PATH)
+    assert compare_with_goldens([made(), skipped], STAMP, whole=True) == []
+    compare_with_goldens([made()], STAMP, update=True, whole=True)
+    kept = read_golden(PATH)
     assert kept is not None and [run.mesh for run in kept.runs] == ["data=4,model=2"]
     # A fixture that could not even be read says nothing about its meshes.
     broken = Result("x", "", FAIL, failures=[Failure("fixture", "x")], fixture="proj/fx.py::step")
-    assert hold([broken], STAMP, update=True, whole=True) == []
+    assert compare_with_goldens([broken], STAMP, update=True, whole=True) == []
     assert PATH.exists()
 
 
 def test_what_fails_is_not_written(made: Make) -> None:
     failing = made(failures=[Failure("sharding", "x")])
     failing.status = FAIL
-    (said,) = hold([failing], STAMP, update=True)
+    (said,) = compare_with_goldens([failing], STAMP, update=True)
     assert said.endswith("was not updated, because it fails")
     assert not PATH.exists()
 
 
 def test_a_golden_of_no_fixture_is_told(made: Make) -> None:
-    hold([made(), made(fixture="proj/fx.py::other")], STAMP, update=True)
-    (said,) = hold([made()], STAMP, whole=True)
+    compare_with_goldens([made(), made(fixture="proj/fx.py::other")], STAMP, update=True)
+    (said,) = compare_with_goldens([made()], STAMP, whole=True)
     assert said.startswith("proj/fx.golden/other.toml belongs to no fixture")
-    assert hold([made()], STAMP) == []
+    assert compare_with_goldens([made()], STAMP) == []
 
 
 _ONE_RUN = """format = 1
@@ -321,7 +321,7 @@ def test_a_broken_golden_fails_and_can_be_renewed(made: Make, text: str, said: s
     PATH.write_bytes(text.encode(errors="surrogateescape"))
     (failure,) = drifts(made())
     assert failure.startswith(f"{PATH}: ") and said in failure and failure.endswith("--update rewrites it")
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     assert drifts(made()) == []
 
 
@@ -340,7 +340,7 @@ def test_odd_names_are_kept(made: Make, model: Path) -> None:
     strange = 'out["\\"\x1b[31m\n\u202e\udc80\x7f\'"]'
     odd = array(strange, (8,), ((),), MESH)
     now = replace(program(MESH, model), arrays=(odd,))
-    hold([made(now)], STAMP, update=True)
+    compare_with_goldens([made(now)], STAMP, update=True)
     assert drifts(made(now)) == []
     assert PATH.read_text().isascii() and "\x1b" not in PATH.read_text()
     for name, file in [
@@ -359,7 +359,7 @@ def test_files_outside_the_project_have_names_of_no_machine(made: Make, model: P
     now = program(MESH, model)
     gather = now.collectives[1]
     lines = (Line(str(package), 1, "f"), Line(str(elsewhere), 4, "g"))
-    hold(
+    compare_with_goldens(
         [made(replace(now, collectives=tuple(replace(gather, line=line) for line in lines)))],
         STAMP,
         update=True,
@@ -372,7 +372,7 @@ def test_files_outside_the_project_have_names_of_no_machine(made: Make, model: P
 def test_a_killed_update_leaves_the_old_golden(
     made: Make, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold([made()], STAMP, update=True)
+    compare_with_goldens([made()], STAMP, update=True)
     before = PATH.read_bytes()
 
     def killed(handle: int) -> None:
@@ -380,7 +380,7 @@ def test_a_killed_update_leaves_the_old_golden(
 
     monkeypatch.setattr(os, "fsync", killed)
     with pytest.raises(KeyboardInterrupt):
-        hold([made(without(program(MESH, model), arrays="out[1]"))], STAMP, update=True)
+        compare_with_goldens([made(without(program(MESH, model), arrays="out[1]"))], STAMP, update=True)
     assert PATH.read_bytes() == before
     assert [file.name for file in PATH.parent.iterdir()] == ["step.toml"]
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from shardlint.cli.verify import verify
-from shardlint.verify.golden import hold
+from shardlint.verify.golden import compare_with_goldens
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.runner import Runner
 from tests.programs import skip_without
@@ -50,8 +50,8 @@ def test_from_golden_to_drift(run: Invoke, project: Path, runner: Runner) -> Non
         """Return the messages and the failures of one verification."""
         request = Request({project / "fx.py": []}, levels=["compile"])
         results = verify_fixtures(runner, request)
-        said = hold(results, runner.releases, update=update, whole=True)
-        return said, [failure.text() for result in results for failure in result.failures]
+        said = compare_with_goldens(results, runner.releases, update=update, whole=True)
+        return said, [failure.failure_text() for result in results for failure in result.failures]
 
     assert held(update=True) == ([f"wrote {golden}: 1 run"], [])
     kept = golden.read_text()

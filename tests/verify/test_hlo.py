@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from shardlint.verify.facts import Line
-from shardlint.verify.inside.hlo import Read, read
+from shardlint.verify.inside.hlo import Read, read_module
 from shardlint.verify.inside.hlo.axes import Axes, expand_groups
 from shardlint.verify.inside.hlo.lines import is_own
-from shardlint.verify.inside.hlo.module import parse
-from shardlint.verify.inside.hlo.shapes import arrays
-from shardlint.verify.inside.hlo.warned import rematerialised
+from shardlint.verify.inside.hlo.module import parse_module
+from shardlint.verify.inside.hlo.shapes import parse_arrays
+from shardlint.verify.inside.hlo.warned import find_rematerialised
 
 DATA = Path(__file__).parent / "data" / "hlo"
 MESH = {"data": 4, "model": 2}
@@ -26,7 +26,7 @@ def dumped(name: str, products: bool = True) -> Read:
         file = DATA / f"{name}-{part}.txt"
         return file.read_text() if file.exists() else None
 
-    return read(
+    return read_module(
         text("after") or "", MESH, before=text("before") if products else None, original=text("original")
     )
 
@@ -113,7 +113,7 @@ def test_nested_loops_multiply() -> None:
     # This dump has no trip counts; they are read from the conditions.
     text = (DATA / "nested-0.12.0-after.txt").read_text()
     assert "known_trip_count" not in text
-    assert [one.trips for one in read(text, MESH).collectives] == [15]
+    assert [one.trips for one in read_module(text, MESH).collectives] == [15]
 
 
 LOOP = """\
@@ -166,7 +166,7 @@ def test_a_loop_s_condition_is_read(
     text = LOOP
     for name, value in values.items():
         text = text.replace(name, str(value))
-    found = read(text, MESH).collectives
+    found = read_module(text, MESH).collectives
     # A body that never runs moves nothing.
     assert [one.trips for one in found] == ([] if trips == 0 else [trips])
 
@@ -177,14 +177,14 @@ def test_a_loop_s_condition_is_asked_once_more() -> None:
     )
     for name, value in (("START", "0"), ("STEP", "1"), ("LIMIT", "5"), ("DIRECTION", "LT")):
         text = text.replace(name, value)
-    assert [(one.array, one.trips) for one in read(text, MESH).collectives] == [("f32[8]", 5), ("s32[]", 6)]
+    assert [(one.array, one.trips) for one in read_module(text, MESH).collectives] == [("f32[8]", 5), ("s32[]", 6)]
 
 
 def test_a_loop_that_ends_by_its_data_has_no_known_count() -> None:
     text = LOOP.replace("get-tuple-element(%b), index=0", "fusion(%b), kind=kLoop, calls=%unknown")
-    (one,) = read(text.replace("START", "0").replace("STEP", "1").replace("LIMIT", "5"), MESH).collectives
+    (one,) = read_module(text.replace("START", "0").replace("STEP", "1").replace("LIMIT", "5"), MESH).collectives
     assert one.trips is None
-    assert one.moved == one.bytes
+    assert one.moved_bytes == one.bytes
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_loop_that_ends_by_its_data_has_no_known_count() -> None:
     ],
 )
 def test_groups_in_every_spelling(text: str, axes: tuple[str, ...]) -> None:
-    assert Axes(MESH).of_groups(text)[0] == axes
+    assert Axes(MESH).axes_of_groups(text)[0] == axes
 
 
 def test_groups_are_the_same_devices_in_every_spelling() -> None:
@@ -215,10 +215,10 @@ def test_groups_are_the_same_devices_in_every_spelling() -> None:
 
 def test_pairs_and_foreign_meshes() -> None:
     axes = Axes(MESH)
-    assert axes.of_pairs("{{0,2},{2,4},{4,6},{6,0},{1,3},{3,5},{5,7},{7,1}}") == (("data",), 4)
-    assert axes.of_pairs("{{0,1},{1,0}}") == (("model",), 2)
+    assert axes.axes_of_pairs("{{0,2},{2,4},{4,6},{6,0},{1,3},{3,5},{5,7},{7,1}}") == (("data",), 4)
+    assert axes.axes_of_pairs("{{0,1},{1,0}}") == (("model",), 2)
     # Another mesh's groups name no axis of this one.
-    assert axes.of_groups("{{0,8},{1,9}}") == ((), 2)
+    assert axes.axes_of_groups("{{0,8},{1,9}}") == ((), 2)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_pairs_and_foreign_meshes() -> None:
     ],
 )
 def test_shardings_in_every_spelling(text: str, split: tuple[tuple[str, ...], ...] | None) -> None:
-    assert Axes(MESH).of_sharding(text, 3) == split
+    assert Axes(MESH).axes_of_sharding(text, 3) == split
 
 
 def test_bytes_are_those_of_the_larger_side() -> None:
@@ -255,7 +255,7 @@ def test_bytes_are_those_of_the_larger_side() -> None:
   %h = bf16[6]{0} constant({...})
   %q = pred[3]{0} constant({...})
   ROOT %c = (f32[8]{0:T(256)}, f32[8]{0:T(256)}, u32[]{:S(2)}) collective-permute-start(%p), source_target_pairs={{0,2}}"""
-    found = read(module(body), MESH).collectives
+    found = read_module(module(body), MESH).collectives
     assert [(one.kind, one.bytes, one.array) for one in found] == [
         ("all-gather", 128, "f32[32]"),
         ("all-gather", 128, "f32[32]"),
@@ -263,10 +263,10 @@ def test_bytes_are_those_of_the_larger_side() -> None:
         ("all-reduce", 47, "f32[8] and 2 more"),
         ("collective-permute", 32, "f32[8]"),
     ]
-    assert [str(one) for one in arrays("(s4[3]{0}, f8e4m3fn[2,2]{1,0}, c64[], token[])")] == [
+    assert [str(one) for one in parse_arrays("(s4[3]{0}, f8e4m3fn[2,2]{1,0}, c64[], token[])")] == [
         "s4[3]", "f8e4m3fn[2,2]", "c64[]", "token[]",
     ]  # fmt: skip
-    assert [one.bytes for one in arrays("(s4[3]{0}, f8e4m3fn[2,2]{1,0}, c64[], token[])")] == [2, 4, 8, 0]
+    assert [one.byte_count for one in parse_arrays("(s4[3]{0}, f8e4m3fn[2,2]{1,0}, c64[], token[])")] == [2, 4, 8, 0]
 
 
 FUSED = """\
@@ -291,9 +291,9 @@ ENTRY %main (p: f32[8]) -> f32[32] {
 
 
 def test_copies_of_one_collective_in_fusions_count_once() -> None:
-    (one,) = read(FUSED.replace("CHANNEL", "1"), MESH).collectives
+    (one,) = read_module(FUSED.replace("CHANNEL", "1"), MESH).collectives
     assert one.of == "w"
-    assert len(read(FUSED.replace("CHANNEL", "2"), MESH).collectives) == 2
+    assert len(read_module(FUSED.replace("CHANNEL", "2"), MESH).collectives) == 2
 
 
 TABLES = """
@@ -325,7 +325,7 @@ def test_the_innermost_line_of_the_user_s_own_counts(parents: tuple[str, str]) -
     body = """\
   %p = f32[8]{0} parameter(0)
   ROOT %r = f32[8]{0} all-reduce(%p), replica_groups={}, to_apply=%add, metadata={op_name="x" stack_frame_id=2}"""
-    (one,) = read(module(body, tables=tables), MESH).collectives
+    (one,) = read_module(module(body, tables=tables), MESH).collectives
     assert (str(one.line), one.line.function) == ("/proj/train.py:41", "step")
 
 
@@ -340,13 +340,13 @@ def test_a_release_that_mixed_up_its_frame_numbers() -> None:
     """jax 0.8's texts carry numbers of other tables than they print: taken as they are, lines are wrong."""
     right = dumped("scan-0.8.3").collectives
     text = (DATA / "scan-0.8.3-after.txt").read_text()
-    wrong = read(text, MESH).collectives
+    wrong = read_module(text, MESH).collectives
     last = {one.line.line for one in right if not one.of and one.axes == ("model",)}
     assert 7 in last
     assert [one.line for one in wrong] != [one.line for one in right]
     # Before inlining, names are shorter, and fewer can be found again: no line then, rather than a wrong one.
     inlined = (DATA / "scan-0.8.3-original.txt").read_text().replace("jit(scan_step)/jvp()/while/body/", "")
-    blind = read(text, MESH, original=inlined).collectives
+    blind = read_module(text, MESH, original=inlined).collectives
     for one, true in zip(blind, right, strict=True):
         assert one.line in (true.line, Line())
 
@@ -359,26 +359,26 @@ def test_messages_of_rematerialisation() -> None:
         'metadata={op_name="jit(g)/c" source_file="/proj/g.py" source_line=21}. As the last resort, SPMD will.\n'
     )
     old = said.replace("operation %c.1", "operation: %c.1").replace("cannot go", "was not able to go")
-    lines = read("", MESH).lines
+    lines = read_module("", MESH).lines
     for text in (said, old, said * 2):
-        (one,) = rematerialised(f"noise\n{text}noise", lines, Axes(MESH))
+        (one,) = find_rematerialised(f"noise\n{text}noise", lines, Axes(MESH))
         assert (str(one.line), one.bytes) == ("/proj/g.py:21", 16**3 * 4)
         assert one.message.endswith("to go from P(None, 'data', 'model') to P(('data', 'model'))")
     # What the partitioner asked about, and did not do.
-    assert rematerialised(said.replace("%c.1 =", "%fake_parameter.2 ="), lines, Axes(MESH)) == []
-    assert rematerialised("Involuntary full rematerialization. What?", lines, Axes(MESH)) == []
+    assert find_rematerialised(said.replace("%c.1 =", "%fake_parameter.2 ="), lines, Axes(MESH)) == []
+    assert find_rematerialised("Involuntary full rematerialization. What?", lines, Axes(MESH)) == []
 
 
 @pytest.mark.parametrize("text", ["", "not HLO", "HloModule x\n\nENTRY %a {\n", "}\n}\n", "\x00" * 9])
 def test_what_is_no_module_has_nothing_in_it(text: str) -> None:
-    assert read(text, MESH, before=text, original=text).collectives == []
+    assert read_module(text, MESH, before=text, original=text).collectives == []
 
 
 def test_a_text_cut_off_anywhere_raises_nothing() -> None:
     text = (DATA / "scan-0.12.0-after.txt").read_text()
     before = (DATA / "scan-0.12.0-before.txt").read_text()
     for end in range(0, len(text), 997):
-        read(text[:end], MESH, before=before[:end])
+        read_module(text[:end], MESH, before=before[:end])
 
 
 @pytest.mark.longer
@@ -389,13 +389,13 @@ def test_the_time_it_takes_grows_with_the_text_only() -> None:
         last = "%p" if at == 0 else f"%r.{at - 1}"
         lines.append(f"  %m.{at} = f32[8]{{0}} multiply({last}, %p)")
         lines.append(f"  %r.{at} = f32[8]{{0}} all-reduce(%m.{at}), replica_groups={{}}, to_apply=%add")
-    assert len(read(module("\n".join(lines)), MESH).collectives) == count
+    assert len(read_module(module("\n".join(lines)), MESH).collectives) == count
 
 
 def test_parsing_keeps_names_operands_and_attributes() -> None:
-    (computation,) = parse(
+    (computation,) = parse_module(
         module("  %t.1 = (s32[], f32[8]{0}) while(%init#2, /*index=1*/%b), condition=%c, body=%d")
     ).computations.values()
     (one,) = computation
-    assert one.operands() == [("init", 2), ("b", None)]
-    assert (one.attribute("condition"), one.called()) == ("%c", ["d", "c"])
+    assert one.parse_operands() == [("init", 2), ("b", None)]
+    assert (one.attribute_text("condition"), one.called_computations()) == ("%c", ["d", "c"])

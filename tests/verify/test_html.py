@@ -12,8 +12,8 @@ import pytest
 
 from shardlint.verify.facts import Array, Line
 from shardlint.verify.html.layout import Axes, Layouts
-from shardlint.verify.html.page import Cell, Column, Html, element, escape_html, table
-from shardlint.verify.html.source import Costs, listing
+from shardlint.verify.html.page import Cell, Column, Html, escape_html, render_element, render_table
+from shardlint.verify.html.source import Costs, render_listing
 from shardlint.verify.html.verify import html_report
 from shardlint.verify.lines import Lines
 
@@ -130,22 +130,22 @@ def test_nothing_a_program_says_becomes_markup(text: str, model: Path) -> None:
 
 
 def test_markup_is_made_of_escaped_text_only() -> None:
-    assert element("b", "<i>", Html("<i>"), None, ["a", ["&"]]) == "<b>&lt;i&gt;<i>a&amp;</b>"
+    assert render_element("b", "<i>", Html("<i>"), None, ["a", ["&"]]) == "<b>&lt;i&gt;<i>a&amp;</b>"
     assert (
-        element("a", "x", href='"', class_="y", hidden=True, title=None)
+        render_element("a", "x", href='"', class_="y", hidden=True, title=None)
         == '<a href="&quot;" class="y" hidden>x</a>'
     )
     assert escape_html("a\x1b\nb\tc") == "a\\x1b\nb   c"
     for wrong in ("script", "style"):
         with pytest.raises(ValueError, match="belong in page"):
-            element(wrong, "x")
+            render_element(wrong, "x")
     with pytest.raises(ValueError, match="belong in page"):
-        element("b", "x", onclick="x")
+        render_element("b", "x", onclick="x")
 
 
 def test_a_row_must_fit_its_columns() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        table([Column("A"), Column("B")], [[Cell("x")]])
+        render_table([Column("A"), Column("B")], [[Cell("x")]])
 
 
 # --------------------------------------------------------------------------- pictures
@@ -154,8 +154,8 @@ def test_a_row_must_fit_its_columns() -> None:
 def colours(mesh: dict[str, int], one: Array) -> dict[str, str | None]:
     """Device -> the colour it is drawn in, read from the picture's tooltips."""
     layouts = Layouts(mesh, "p")
-    layouts.add(one)
-    drawn = layouts.figures()
+    layouts.add_array(one)
+    drawn = layouts.render_figures()
     found = re.findall(r"<rect ([^>]*)><title>([^:<]*): ([^<]*)</title>", drawn)
     return {place: (re.search(r'fill="([^"]*)"', rect) or [None, None])[1] for rect, place, _ in found}
 
@@ -194,8 +194,8 @@ def test_devices_of_one_colour_hold_the_same_part(mesh: dict[str, int], axes: Ax
 
 def test_the_slower_axis_of_one_dimension_is_its_first() -> None:
     layouts = Layouts(MESH, "p")
-    layouts.add(array("out", (8,), (("model", "data"),), MESH))
-    drawn = layouts.figures()
+    layouts.add_array(array("out", (8,), (("model", "data"),), MESH))
+    drawn = layouts.render_figures()
     assert "<title>data=3, model=1: part 7</title>" in drawn
     assert "<title>data=3, model=0: part 3</title>" in drawn
     assert "<title>data=0, model=1: part 4</title>" in drawn
@@ -204,7 +204,7 @@ def test_the_slower_axis_of_one_dimension_is_its_first() -> None:
 def test_arrays_of_one_layout_share_a_picture() -> None:
     layouts = Layouts({"data": 4, "model": 2, "one": 1}, "p")
     links = [
-        layouts.add(array(where, (64,) * len(axes), axes, layouts.mesh))
+        layouts.add_array(array(where, (64,) * len(axes), axes, layouts.mesh))
         for where, axes in [
             ("a", (("data",),)),
             ("b", (("data",), ())),
@@ -213,7 +213,7 @@ def test_arrays_of_one_layout_share_a_picture() -> None:
         ]
     ]
     assert links[0] == links[1] == links[2] != links[3]
-    drawn = layouts.figures()
+    drawn = layouts.render_figures()
     assert drawn.count("<figure") == 2
     assert "and 2 other arrays" in drawn
 
@@ -221,28 +221,28 @@ def test_arrays_of_one_layout_share_a_picture() -> None:
 def test_a_large_mesh_is_summarised() -> None:
     mesh = {"data": 64, "model": 32}
     layouts = Layouts(mesh, "p")
-    layouts.add(array("out", (64, 64), (("data",), ("model",)), mesh))
-    drawn = layouts.figures()
+    layouts.add_array(array("out", (64, 64), (("data",), ("model",)), mesh))
+    drawn = layouts.render_figures()
     assert drawn.count("<title>") <= 64
     assert "<title>data=63, model=31: part 63,31</title>" in drawn
     assert "dimension 0 in 64 shards over data" in drawn
     four = {"a": 2, "b": 2, "c": 2, "d": 2}
     layouts = Layouts(four, "p")
-    layouts.add(array("out", (8, 8), (("d",), ("b",)), four))
-    assert layouts.figures().count("<title>") == 8
-    assert "the same at every c" in layouts.figures()
+    layouts.add_array(array("out", (8, 8), (("d",), ("b",)), four))
+    assert layouts.render_figures().count("<title>") == 8
+    assert "the same at every c" in layouts.render_figures()
     layouts = Layouts(four, "p")
-    layouts.add(array("out", (16,), (("a", "b", "c", "d"),), four))
-    assert "drawn at d=0" in layouts.figures()
+    layouts.add_array(array("out", (16,), (("a", "b", "c", "d"),), four))
+    assert "drawn at d=0" in layouts.render_figures()
 
 
 def test_what_no_spec_says_is_not_drawn() -> None:
     layouts = Layouts(MESH, "p")
-    assert "not drawn" in layouts.add(Array("out", "a", "", "f32[8]", (8,), "an order no spec says", 8, 8, 1))
+    assert "not drawn" in layouts.add_array(Array("out", "a", "", "f32[8]", (8,), "an order no spec says", 8, 8, 1))
     elsewhere = Array("out", "a", "", "f32[8]", (8,), "P('pod')", 8, 8, 1, (("pod",),))
-    assert "not drawn" in layouts.add(elsewhere)
-    layouts.add(Array("out", "a", "", "f32[8]", (8,), "one device", 8, 8, 1))
-    drawn = layouts.figures()
+    assert "not drawn" in layouts.add_array(elsewhere)
+    layouts.add_array(Array("out", "a", "", "f32[8]", (8,), "one device", 8, 8, 1))
+    drawn = layouts.render_figures()
     assert drawn.count("<figure") == 1
     assert drawn.count(": nothing</title>") == 7
 
@@ -261,11 +261,11 @@ def test_only_python_files_that_a_line_names_are_read(
     (tmp_path / "here.py").write_text("x = '''\nstill in\n'''\ny = (\n")
     costs = Costs()
     for name in ("secret.txt", "large.py", "bytes.py", "folder.py", "gone.py", "here.py"):
-        costs.add(Line(str(tmp_path / name), 1, "f"), "all-gather over data", 10)
-    costs.add(Line(), "elsewhere", 10)
-    costs.add(Line(str(tmp_path / "here.py"), 99, "f"), "all-reduce over data", 10)
+        costs.add_cost(Line(str(tmp_path / name), 1, "f"), "all-gather over data", 10)
+    costs.add_cost(Line(), "elsewhere", 10)
+    costs.add_cost(Line(str(tmp_path / "here.py"), 99, "f"), "all-reduce over data", 10)
     monkeypatch.chdir(tmp_path)
-    drawn = listing(costs, Lines(tmp_path), "p")
+    drawn = render_listing(costs, Lines(tmp_path), "p")
     assert drawn is not None and "s3cret" not in drawn
     assert drawn.count("its source could not be read<") == 5
     assert '<span class="s">still in</span>' in drawn
@@ -277,10 +277,10 @@ def test_a_listing_has_the_lines_around_and_their_heat(tmp_path: Path) -> None:
     file = tmp_path / "long.py"
     file.write_text("".join(f"x{number} = {number}\n" for number in range(1, 2001)))
     costs = Costs()
-    costs.add(Line(str(file), 10, "f"), "all-gather over data", 2**30)
-    costs.add(Line(str(file), 1000, "f"), "all-reduce over model", 2**20)
-    costs.add(Line(str(file), 1000, "f"), "all-reduce over model", 2**20)
-    drawn = listing(costs, Lines(tmp_path), "p") or Html()
+    costs.add_cost(Line(str(file), 10, "f"), "all-gather over data", 2**30)
+    costs.add_cost(Line(str(file), 1000, "f"), "all-reduce over model", 2**20)
+    costs.add_cost(Line(str(file), 1000, "f"), "all-reduce over model", 2**20)
+    drawn = render_listing(costs, Lines(tmp_path), "p") or Html()
     rows = re.findall(r"<tr.*?</tr>", drawn)
     assert len(rows) == 2 * 7 + 2
     (hot,) = [row for row in rows if ">10<" in row]
@@ -288,8 +288,8 @@ def test_a_listing_has_the_lines_around_and_their_heat(tmp_path: Path) -> None:
     assert 'class="h5"' in hot and "1.0 GiB" in hot
     assert 'class="h2"' in warm and "2.0 MiB" in warm and warm.count("all-reduce") == 1
     for number in range(20, 2000, 3):
-        costs.add(Line(str(file), number, "f"), "all-gather over data", 1)
-    drawn = listing(costs, Lines(tmp_path), "p") or Html()
+        costs.add_cost(Line(str(file), number, "f"), "all-gather over data", 1)
+    drawn = render_listing(costs, Lines(tmp_path), "p") or Html()
     assert drawn.count("<tr") <= 302 and "more lines are not shown" in drawn
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.run.init.skeleton import skeleton
-from shardlint.run.init.start import init
+from shardlint.run.init.skeleton import write_skeleton
+from shardlint.run.init.start import write_fixtures
 from shardlint.verify.cannot_run import CannotRun
 
 TRAIN = """
@@ -73,7 +73,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_what_is_written(project: Path, name: str, expected: list[str]) -> None:
-    text = skeleton(f"proj.train:{name}", project)
+    text = write_skeleton(f"proj.train:{name}", project)
     compile(text, "fx.py", "exec")
     for part in expected:
         assert part in text, text
@@ -83,13 +83,13 @@ def test_what_is_written(project: Path, name: str, expected: list[str]) -> None:
 def test_axes_come_from_specs_where_no_mesh_is_built(project: Path) -> None:
     file = project / "step.py"
     file.write_text("from jax.sharding import PartitionSpec as P\nSPEC = P('fsdp', ('a', 'b'))\ndef f(x): ...\n")
-    assert 'meshes=[{"fsdp": 2, "a": 2, "b": 2}],  # choose the sizes' in skeleton("step:f", project)
+    assert 'meshes=[{"fsdp": 2, "a": 2, "b": 2}],  # choose the sizes' in write_skeleton("step:f", project)
     file.write_text("def f(x): ...\n")
-    assert 'meshes=[{"data": 8}],  # FILL_IN' in skeleton("step:f", project)
+    assert 'meshes=[{"data": 8}],  # FILL_IN' in write_skeleton("step:f", project)
 
 
 def test_the_file_and_what_is_not_there(project: Path) -> None:
-    said, _ = init(["proj.train:placed"], None, 60, "python")
+    said, _ = write_fixtures(["proj.train:placed"], None, 60, "python")
     assert said[0].startswith("wrote placed_fixture.py, an unfinished fixture of proj.train:placed: fill in")
     for reference, why in [
         ("proj.train:placed", "placed_fixture.py exists"),
@@ -97,4 +97,4 @@ def test_the_file_and_what_is_not_there(project: Path) -> None:
         ("proj.other:step", "proj/other.py does not exist here"),
     ]:
         with pytest.raises(CannotRun, match=why):
-            init([reference], None, 60, "python")
+            write_fixtures([reference], None, 60, "python")

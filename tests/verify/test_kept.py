@@ -83,7 +83,7 @@ def test_the_second_time_nothing_is_run(project: Path) -> None:
 
 def test_no_jax_is_imported_for_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told()
-    monkeypatch.setattr("shardlint.verify.children.start", pytest.fail)
+    monkeypatch.setattr("shardlint.verify.children.start_child", pytest.fail)
     assert not was_run(told())
 
 
@@ -213,10 +213,10 @@ class Installed:
 
     def keep(self) -> None:
         outcome = Outcome(self.job, [{"result": {"level": "compile"}}, {"done": True}])
-        self.keeper().keep(self.job, outcome, [self.reads], {"jax": "0.12.0"})
+        self.keeper().keep_outcome(self.job, outcome, [self.reads], {"jax": "0.12.0"})
 
     def recalls(self) -> bool:
-        return self.keeper().recall(self.job) is not None
+        return self.keeper().recall_outcome(self.job) is not None
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ def test_a_file_that_changes_meanwhile(tmp_path: Path) -> None:
     one = Installed(tmp_path)
     keeper = one.keeper()
     (tmp_path / "fx.py").write_text("# while it ran\n")
-    keeper.keep(one.job, Outcome(one.job, [{"done": True}]), [one.reads], {})
+    keeper.keep_outcome(one.job, Outcome(one.job, [{"done": True}]), [one.reads], {})
     assert "changed while its program ran" in " ".join(keeper.not_kept)
     assert not one.recalls()
 
@@ -284,8 +284,8 @@ def test_notes_are_taken_in_a_process_of_their_own(tmp_path: Path) -> None:
     """An audit hook stays for good, so it is tried elsewhere: what is opened to be written is not read."""
     code = """
     import json, os, sys
-    from shardlint.verify.inside.reads import note
-    told = note((sys.argv[1] + "/own",))
+    from shardlint.verify.inside.reads import begin_noting
+    told = begin_noting((sys.argv[1] + "/own",))
     os.makedirs("own"), os.makedirs("data")
     open("own/x", "w").close(); open("own/x").close()
     open("written", "w").close()

@@ -28,7 +28,7 @@ def _written(sent: list[messages.Message]) -> bytes:
 def test_a_line_that_was_sent_before_is_no_message() -> None:
     data = _written([{"a": 1}, {"b": 2}])
     incoming = messages.Incoming(MARK)
-    assert incoming.take(data + data.splitlines(keepends=True)[0]) == [{"a": 1}, {"b": 2}]
+    assert incoming.take_messages(data + data.splitlines(keepends=True)[0]) == [{"a": 1}, {"b": 2}]
     assert incoming.spoilt
 
 
@@ -37,7 +37,7 @@ def test_messages_come_whole_whatever_the_pieces(size: int) -> None:
     sent = [{"a": "\ud800" * 50}, {}, {"b": [1, "\n"]}]
     data = _written(sent)
     incoming = messages.Incoming(MARK)
-    got = [message for at in range(0, len(data), size) for message in incoming.take(data[at : at + size])]
+    got = [message for at in range(0, len(data), size) for message in incoming.take_messages(data[at : at + size])]
     assert got == sent
     assert not incoming.spoilt
 
@@ -46,12 +46,12 @@ def test_messages_come_whole_whatever_the_pieces(size: int) -> None:
 def test_what_is_no_message_ends_them(data: bytes) -> None:
     incoming = messages.Incoming(MARK)
     good = MARK.encode() + b'{"a": 1}\n'
-    assert incoming.take(good + data + b"\n" + good) == [{"a": 1}]
+    assert incoming.take_messages(good + data + b"\n" + good) == [{"a": 1}]
     assert incoming.spoilt
     incoming = messages.Incoming(MARK)
-    incoming.take(data)
+    incoming.take_messages(data)
     assert incoming.spoilt
-    assert incoming.take(good) == []
+    assert incoming.take_messages(good) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="descriptors as Unix has them")

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.run.raised.record import raised
-from shardlint.run.raised.told import Told, explained, lines
+from shardlint.run.raised.record import decode_exception
+from shardlint.run.raised.told import Told, explain_exceptions, explanation_lines
 
 pytestmark = pytest.mark.longer
 
@@ -187,7 +187,7 @@ def test_tests_that_fail_are_named(tmp_path: Path) -> None:
 
 
 def told(folder: Path, name: str) -> list[Told]:
-    return explained([raised(json.loads((folder / f"{name}.json").read_text()))])
+    return explain_exceptions([decode_exception(json.loads((folder / f"{name}.json").read_text()))])
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -197,14 +197,14 @@ def test_explained(ran: Path, name: str) -> None:
     at = next(number for number, line in enumerate(source.splitlines(), 1) if "# at" in line)
     assert wanted is not None
     (one,) = told(ran, name)
-    said = "\n".join(lines([one]))
+    said = "\n".join(explanation_lines([one]))
     assert re.search(wanted[1], said, re.DOTALL), said
-    assert one.at.line == at, said
+    assert one.user_frame.line == at, said
 
 
 @pytest.mark.parametrize("name", UNRELATED)
 def test_nothing_is_said_of_what_has_another_reason(ran: Path, name: str) -> None:
-    assert not told(ran, name), "\n".join(lines(told(ran, name)))
+    assert not told(ran, name), "\n".join(explanation_lines(told(ran, name)))
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -218,12 +218,12 @@ def test_what_the_call_got_is_told(ran: Path, name: str) -> None:
     path, function = RAISING[name]
     wanted = ast.literal_eval(f'"""{function[2]}"""')
     explanations = told(ran, name)
-    said = "\n".join(lines(explanations))
+    said = "\n".join(explanation_lines(explanations))
     assert re.search(wanted, said, re.DOTALL), said
     marked = [at for at, line in enumerate(function[0].splitlines()) if line.endswith("# at")]
     first = path.read_text()[: function.start()].count("\n") + 1
     at = marked[0] if marked else len(function[0].rstrip().splitlines()) - 1
-    frame = explanations[0].at
+    frame = explanations[0].user_frame
     assert frame.line <= first + at <= frame.end or not marked, said
 
 

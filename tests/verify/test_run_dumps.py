@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.run.dumps import Compiled, collect, wanted
+from shardlint.run.dumps import Compiled, collect_dumps, is_wanted_file
 from shardlint.run.functions import function_of
 from shardlint.run.rematerialised import gathered_to_be_cut
-from shardlint.run.stablehlo import stacks
+from shardlint.run.stablehlo import operation_stacks
 from shardlint.verify.facts import Line
 from shardlint.verify.inside.hlo.lines import Lines
-from shardlint.verify.inside.hlo.module import parse
+from shardlint.verify.inside.hlo.module import parse_module
 
 DUMPS = Path(__file__).parent / "data" / "dumps"
 
 
 @pytest.mark.parametrize("release", ["0.4.38", "0.8.3", "0.12.0"])
 def test_what_each_release_tells(release: str) -> None:
-    found, problems = collect(DUMPS / release)
+    found, problems = collect_dumps(DUMPS / release)
     assert problems == []
     one, cast = found
     assert (cast.function.name, cast.partitions, cast.process) == ("cast", 8, release)
@@ -42,7 +42,7 @@ def test_what_each_release_tells(release: str) -> None:
     assert [(leaf.donated, leaf.aliased) for leaf in cast.arguments] == [(True, False)] * 2
     assert cast.unplaced == frozenset()
     assert cast.program.collectives == ()
-    assert (one.devices, [leaf.spec for leaf in one.results]) == (1, ["one device"] * 2)
+    assert (one.device_count, [leaf.spec for leaf in one.results]) == (1, ["one device"] * 2)
 
 
 def test_a_dump_that_was_cut_off(tmp_path: Path) -> None:
@@ -51,22 +51,22 @@ def test_a_dump_that_was_cut_off(tmp_path: Path) -> None:
     text = whole.read_text()
     for length in range(0, len(text), 97):
         (tmp_path / whole.name).write_text(text[:length])
-        found, _ = collect(tmp_path)
+        found, _ = collect_dumps(tmp_path)
         assert all(isinstance(one, Compiled) for one in found)
     (tmp_path / whole.name).write_text(text)
-    (one,) = collect(tmp_path)[0]
+    (one,) = collect_dumps(tmp_path)[0]
     assert (one.seconds, [leaf.aliased for leaf in one.arguments]) == (0, [None, None])
 
 
 def test_which_files_are_kept() -> None:
     names = [path.name for path in DUMPS.rglob("*") if path.is_file()]
-    assert all(wanted(name) for name in names)
+    assert all(is_wanted_file(name) for name in names)
     for end in (
         "obj-file.add_kernel_module.o",
         "cpu_after_optimizations-buffer-assignment.txt",
         "debug_options",
     ):
-        assert not wanted(f"1.module_0001.jit_f.{end}")
+        assert not is_wanted_file(f"1.module_0001.jit_f.{end}")
 
 
 HLO = """\
@@ -104,7 +104,7 @@ def test_which_function_a_module_is(tmp_path: Path) -> None:
     file.write_text("import jax\n@jax.jit\ndef step(x):\n    return lib.inner(x)\n\n\n\n\nstep(1)\n")
 
     def function(name: str, outer: str) -> tuple[str, int, int, bool]:
-        found = function_of(name, parse(HLO.format(name=name, file=file, outer=outer)))
+        found = function_of(name, parse_module(HLO.format(name=name, file=file, outer=outer)))
         return found.name, found.line.line, found.call.line, found.own
 
     # The user's own, by the line of its definition and that of its call.
@@ -122,10 +122,10 @@ def test_where_constants_come_from(tmp_path: Path) -> None:
         '#loc3 = loc("train"(#loc1))\n#loc4 = loc("<module>"(#loc2))\n'
         '#loc5 = loc(callsite(#loc3 at #loc4))\n#loc6 = loc("jit(init)/broadcast_in_dim"(#loc5))\n'
     )
-    assert stacks(file) == [
+    assert operation_stacks(file) == [
         [Line("/project/train.py", 166, "train"), Line("/project/train.py", 200, "<module>")]
     ]
-    assert stacks(None) == stacks(tmp_path / "none") == []
+    assert operation_stacks(None) == operation_stacks(tmp_path / "none") == []
 
 
 GATHERED = """\
@@ -146,7 +146,7 @@ ENTRY %main (p: f32[8,64]) -> f32[64,8] {
 
 def test_gathered_only_to_be_cut() -> None:
     def told(text: str) -> list[tuple[str, int]]:
-        module = parse(text)
+        module = parse_module(text)
         return [(array, size) for array, _, size in gathered_to_be_cut(module, Lines(module), {"": 8})]
 
     assert told(GATHERED) == [("f32[64,64]", 64 * 64 * 4)]

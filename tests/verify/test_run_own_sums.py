@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.run.syntax import counted
+from shardlint.run.syntax import loop_count_line
 from shardlint.verify.facts import Line
 from tests.programs import skip_without
 from tests.verify.running import run
@@ -44,13 +44,13 @@ def test_each_mistake_is_named_at_its_line_and_nothing_else(tmp_path: Path) -> N
 def test_where_the_number_of_rounds_is_given(tmp_path: Path, loop: str, line: int) -> None:
     path = tmp_path / "program.py"
     path.write_text(f"def run(x, rows):\n    ticks = len(rows)\n    return {loop}\n")
-    assert counted(Line(str(path), 3, "run")).line == line
+    assert loop_count_line(Line(str(path), 3, "run")).line == line
 
 
 def test_where_the_number_of_rounds_is_given_twice(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text("def run(x, n):\n    n = n + 1\n    n = n - 1\n    return jax.lax.fori_loop(0, n, body, x)\n")
-    assert counted(Line(str(path), 4, "run")).line == 4
+    assert loop_count_line(Line(str(path), 4, "run")).line == 4
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.examine import examine
+from shardlint.run.examine import examine_run
 from shardlint.run.findings import Facts
 from shardlint.run.functions import Function
 from shardlint.run.html import html_report
 from shardlint.run.launch import Ended
-from shardlint.run.recompiled import changed
+from shardlint.run.recompiled import describe_changes
 from shardlint.run.report import Report, json_report, text_report
 from shardlint.verify.facts import Array, Collective, Line, Program, Warned
 
@@ -63,7 +63,7 @@ def compiled(name: str, *arrays: Array, devices: int = 8, **more: Any) -> Compil
 
 
 def kinds(*each: Compiled, large: int = MIB) -> list[tuple[str, str]]:
-    return [(found.kind, found.function) for found in examine(each, large).found]
+    return [(found.kind, found.function) for found in examine_run(each, large).found]
 
 
 SPLIT = compiled("step", leaf("p['w']", split=8), leaf("x", (64, 1024), 8), out("out['w']", split=8))
@@ -72,7 +72,7 @@ GATHER = Collective("all-gather", ("data",), 8, "f32[1024,1024]", 4 * MIB, 1, Li
 
 def test_a_replicated_gradient() -> None:
     bad = compiled("grads", leaf("p['w']", split=8), out("out['w']"))
-    (found,) = examine([SPLIT, bad], MIB).found
+    (found,) = examine_run([SPLIT, bad], MIB).found
     assert (found.kind, found.function, found.bytes) == ("replicated", "grads", 4 * MIB)
     assert "p['w'] of step, of the same shape, is P('data')" in found.message
     assert found.arrays == ("out['w'] f32[1024,1024]",)
@@ -84,7 +84,7 @@ def test_replicated_state_beside_split_state() -> None:
         "step", leaf("p['w']", split=8), leaf("p['table']", other), out("out['w']", split=8), out("out['table']", other)
     )  # fmt: skip
     assert kinds(bad) == [("replicated", "step")]
-    assert examine([bad], MIB).found[0].arrays == ("p['table'] f32[1024,600]",)
+    assert examine_run([bad], MIB).found[0].arrays == ("p['table'] f32[1024,600]",)
     assert kinds(bad, large=16 * MIB) == []
 
 
@@ -183,7 +183,7 @@ def test_nothing_split_and_unused_axes() -> None:
     assert kinds(alone, large=64 * MIB) == []
     mesh = {"data": 2, "model": 4}
     half = compiled("double", leaf("x", split=2), out("out", split=2), mesh=mesh)
-    (found,) = examine([half], MIB).found
+    (found,) = examine_run([half], MIB).found
     assert (found.kind, "'model'" in found.message) == ("unused-axis", True)
     # A small one beside a larger one that does the work is left alone.
     most = compiled("double", leaf("x", split=4), out("out", split=4), mesh={"data": 4, "model": 2})
@@ -205,7 +205,7 @@ def test_rematerialisation_once_a_line() -> None:
 class TestRecompiled:
     def test_placed_differently(self) -> None:
         first = dataclasses.replace(SPLIT, unplaced=frozenset({"p['w']"}))
-        (found,) = examine([first, SPLIT], MIB).found
+        (found,) = examine_run([first, SPLIT], MIB).found
         assert found.arrays == ("p['w'] f32[1024,1024] not placed -> P('data')",)
 
     def test_scalars_placed_differently_matter_only_where_it_takes_time(self) -> None:
@@ -230,17 +230,17 @@ class TestRecompiled:
             compiled("step", leaf("x", (size, 1024), 8), digest=digest, size=cost)
             for size, digest in zip(sizes, digests, strict=True)
         ]
-        found = examine(each, MIB).found
+        found = examine_run(each, MIB).found
         assert bool(found) == bool(told)
         assert not told or told in found[0].message
         # The same, each in a process of its own.
         apart = [dataclasses.replace(one, process=str(at)) for at, one in enumerate(each)]
-        assert examine(apart, MIB).found == []
+        assert examine_run(apart, MIB).found == []
 
     def test_what_changed(self) -> None:
         before = compiled("f", leaf("x", (64, 8), 8), leaf("gone", (8,)))
         after = compiled("f", leaf("x", (32, 8), 8), leaf("new", (8,)))
-        assert changed(before, after) == [
+        assert describe_changes(before, after) == [
             "x f32[64,8] -> f32[32,8]",
             "new f32[8] is new",
             "gone f32[8] is gone",
@@ -249,7 +249,7 @@ class TestRecompiled:
 
 class TestReports:
     def report(self, *each: Compiled) -> Report:
-        return Report(["python", "train.py"], Ended(0, 1.0), examine(each, MIB), MIB, Path("/project"))
+        return Report(["python", "train.py"], Ended(0, 1.0), examine_run(each, MIB), MIB, Path("/project"))
 
     def test_lines_that_move_little_are_left_out(self) -> None:
         small = dataclasses.replace(GATHER, bytes=1000, line=Line("/project/train.py", 8))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.run.launch import FLAGS, command_line, environment, remarks
+from shardlint.run.launch import FLAGS, command_line, environment_remarks, run_environment
 
 COUNT = "--xla_force_host_platform_device_count"
 
@@ -19,7 +19,7 @@ COUNT = "--xla_force_host_platform_device_count"
 def python(folder: Path, source: str, told: bool = False, devices: int = 8, **given: str) -> str:
     """Return the output of a program that runs with the environment of the command."""
     base = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "PYTHONPATH")}
-    env = environment(folder, devices, told, {**base, **given})
+    env = run_environment(folder, devices, told, {**base, **given})
     ended = subprocess.run(
         [sys.executable, "-c", source], env=env, capture_output=True, text=True, check=True
     )
@@ -54,9 +54,9 @@ def test_the_number_of_devices(tmp_path: Path, given: dict[str, str], told: bool
 
 def test_jax_num_cpu_devices(tmp_path: Path) -> None:
     given = {"JAX_NUM_CPU_DEVICES": "4"}
-    assert COUNT not in environment(tmp_path, 8, False, given)["XLA_FLAGS"]
-    assert environment(tmp_path, 8, False, given)["JAX_NUM_CPU_DEVICES"] == "4"
-    assert environment(tmp_path, 8, True, given)["JAX_NUM_CPU_DEVICES"] == "8"
+    assert COUNT not in run_environment(tmp_path, 8, False, given)["XLA_FLAGS"]
+    assert run_environment(tmp_path, 8, False, given)["JAX_NUM_CPU_DEVICES"] == "4"
+    assert run_environment(tmp_path, 8, True, given)["JAX_NUM_CPU_DEVICES"] == "8"
 
 
 def test_flags_the_program_sets(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_it_hands_over_to_the_sitecustomize_behind_it(tmp_path: Path) -> None:
 
 def test_a_broken_sitecustomize_is_told_as_ever(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import no_such_module\n")
-    env = environment(tmp_path, 8, False, {**os.environ, "PYTHONPATH": str(tmp_path)})
+    env = run_environment(tmp_path, 8, False, {**os.environ, "PYTHONPATH": str(tmp_path)})
     ended = subprocess.run([sys.executable, "-c", "print(1)"], env=env, capture_output=True, text=True)
     assert ended.stdout == "1\n"
     assert "no_such_module" in ended.stderr
@@ -120,5 +120,5 @@ def test_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_dumps_of_the_user_are_told_of() -> None:
-    assert remarks({"XLA_FLAGS": "--xla_a=1"}) == []
-    assert "--xla_dump_to=/x" in remarks({"XLA_FLAGS": "--xla_a=1 --xla_dump_to=/x"})[0]
+    assert environment_remarks({"XLA_FLAGS": "--xla_a=1"}) == []
+    assert "--xla_dump_to=/x" in environment_remarks({"XLA_FLAGS": "--xla_a=1 --xla_dump_to=/x"})[0]

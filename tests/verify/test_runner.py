@@ -39,7 +39,7 @@ def start(runner: Runner, folder: Path, sources: list[str], seconds: float = 60)
         file = folder / f"program{index}.py"
         file.write_text(source)
         jobs.append({"task": "collect", "devices": 2, "file": str(file), "seconds": seconds})
-    return sorted(runner.run(jobs), key=lambda outcome: int(outcome.job["id"]))
+    return sorted(runner.run_jobs(jobs), key=lambda outcome: int(outcome.job["id"]))
 
 
 def run(runner: Runner, folder: Path, source: str) -> Outcome:
@@ -95,12 +95,12 @@ def test_a_huge_allocation_is_refused(small: Runner, tmp_path: Path) -> None:
     outcome = run(
         small, tmp_path, "import jax.numpy as jnp\nx = jnp.ones((2**34,), jnp.float32).block_until_ready()"
     )
-    (error,) = outcome.all("error")
+    (error,) = outcome.values_of_key("error")
     assert not outcome.stopped
     assert "RESOURCE_EXHAUSTED" in error
     assert "program0.py:2" in error
     outcome = run(small, tmp_path, "x = bytearray(2**36)")
-    assert "MemoryError" in outcome.all("error")[0]
+    assert "MemoryError" in outcome.values_of_key("error")[0]
 
 
 def test_what_a_program_starts_dies_with_it(small: Runner, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_what_a_program_starts_dies_with_it(small: Runner, tmp_path: Path) -> No
 def test_a_program_after_them_is_fine(small: Runner, tmp_path: Path) -> None:
     outcome = run(small, tmp_path, "import jax\nassert len(jax.devices()) == 2\nprint('noise')")
     assert not outcome.stopped
-    assert outcome.all("fixtures") == [[]]
+    assert outcome.values_of_key("fixtures") == [[]]
 
 
 def test_known_faults_are_caught(small: Runner) -> None:

@@ -24,10 +24,10 @@ st = hypothesis.strategies
 @hypothesis.settings(deadline=None)
 def test_shards_are_disjoint_complete_and_balanced(costs: list[float], count: int) -> None:
     units = list(range(len(costs)))
-    parts = [Shard(index, count).of(units, costs) for index in range(1, count + 1)]
+    parts = [Shard(index, count).select_units(units, costs) for index in range(1, count + 1)]
     assert sorted(unit for part in parts for unit in part) == units
     assert all(part == sorted(part) for part in parts)
-    assert parts == [Shard(index, count).of(units, costs) for index in range(1, count + 1)]
+    assert parts == [Shard(index, count).select_units(units, costs) for index in range(1, count + 1)]
     loads = [sum(costs[unit] for unit in part) for part in parts]
     # No shard could hand its least unit to another one and both be better off.
     for load, part in zip(loads, parts, strict=True):
@@ -36,15 +36,15 @@ def test_shards_are_disjoint_complete_and_balanced(costs: list[float], count: in
 
 
 def test_as_many_as_there_are_when_all_cost_the_same() -> None:
-    parts = [Shard(index, 3).of(list(range(10)), [1.0] * 10) for index in (1, 2, 3)]
+    parts = [Shard(index, 3).select_units(list(range(10)), [1.0] * 10) for index in (1, 2, 3)]
     assert sorted(map(len, parts)) == [3, 3, 4]
-    assert Shard(7, 8).of([1, 2], [1.0, 1.0]) == []
-    assert [Shard(index, 99_999_999_999).of([1, 2], [1.0, 2.0]) for index in (1, 2, 3)] == [[2], [1], []]
+    assert Shard(7, 8).select_units([1, 2], [1.0, 1.0]) == []
+    assert [Shard(index, 99_999_999_999).select_units([1, 2], [1.0, 2.0]) for index in (1, 2, 3)] == [[2], [1], []]
 
 
 def test_one_large_mesh_a_fixture_is_shared_out() -> None:
     units, costs = ["a8", "a512", "b8", "b512", "c8", "c512"], [24.0, 528.0] * 3
-    parts = [Shard(index, 3).of(units, costs) for index in (1, 2, 3)]
+    parts = [Shard(index, 3).select_units(units, costs) for index in (1, 2, 3)]
     assert [sum("512" in unit for unit in part) for part in parts] == [1, 1, 1]
     assert [len(part) for part in parts] == [2, 2, 2]
 
@@ -52,7 +52,7 @@ def test_one_large_mesh_a_fixture_is_shared_out() -> None:
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "1/0", "a/b", "-1/2", "1/2/3", "1.0/2", "", "1 of 2"])
 def test_what_is_no_shard(text: str) -> None:
     with pytest.raises(ValueError, match="is not a shard such as 2/4: the second of four"):
-        Shard.parse(text)
+        Shard.parse_shard(text)
     result = CliRunner().invoke(command.verify, ["--shard", text])
     assert result.exit_code == 2
     assert "is not a shard such as 2/4" in result.output

@@ -23,7 +23,7 @@ from shardlint.verify.paths import glob_matches, nothing_matches, path_text, sel
 )
 def test_what_is_not_a_spec_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        P.parse(text)
+        P.parse_spec(text)
 
 
 @pytest.mark.parametrize(
@@ -36,30 +36,30 @@ def test_what_is_not_a_spec_is_refused(text: str) -> None:
     ],
 )
 def test_specs_are_parsed(text: str, spec: P) -> None:
-    assert P.parse(text) == spec
-    assert P.parse(repr(spec)) == spec
+    assert P.parse_spec(text) == spec
+    assert P.parse_spec(repr(spec)) == spec
 
 
 def test_a_jax_spec_is_taken_everywhere() -> None:
     jax = pytest.importorskip("jax")
-    assert P.of(jax.sharding.PartitionSpec("data", ("x", "y"), None)) == P("data", ("x", "y"), None)
-    assert P.of(None) == P()
+    assert P.make_spec(jax.sharding.PartitionSpec("data", ("x", "y"), None)) == P("data", ("x", "y"), None)
+    assert P.make_spec(None) == P()
     with pytest.raises(TypeError, match="expected a spec"):
-        P.of(("data",))
+        P.make_spec(("data",))
 
 
 def test_misfit() -> None:
     mesh = {"data": 4, "model": 2}
-    assert P("data", "model").misfit((8, 4), mesh) is None
-    assert P(("data", "model")).misfit((8,), mesh) is None
-    assert P("data").misfit((6, 4), mesh) == "dimension 0 of size 6 is not divisible by data = 4"
-    assert P(None, ("data", "model")).misfit((6, 4), mesh) == (
+    assert P("data", "model").explain_misfit((8, 4), mesh) is None
+    assert P(("data", "model")).explain_misfit((8,), mesh) is None
+    assert P("data").explain_misfit((6, 4), mesh) == "dimension 0 of size 6 is not divisible by data = 4"
+    assert P(None, ("data", "model")).explain_misfit((6, 4), mesh) == (
         "dimension 1 of size 4 is not divisible by data*model = 8"
     )
     with pytest.raises(ValueError, match="mesh data=4,model=2 has no axis 'expert'"):
-        P("expert").misfit((8,), mesh)
+        P("expert").explain_misfit((8,), mesh)
     with pytest.raises(ValueError, match="2 entries, but the array has 1 dimensions"):
-        P("data", None).misfit((8,), mesh)
+        P("data", None).explain_misfit((8,), mesh)
 
 
 @pytest.mark.parametrize(

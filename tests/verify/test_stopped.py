@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.verify.environments import another, import_advice
+from shardlint.verify.environments import describe_other_environment, import_advice
 from shardlint.verify.inside import stacks
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import FAIL, Result
@@ -91,9 +91,9 @@ def test_the_thread_that_crashed_counts() -> None:
     )
     assert stacks.users_line(dump) == "/p/a.py:3 in host"
     assert stacks.users_line(dump.partition("\n\n")[2].replace("Current thread", "Thread")) == "/p/b.py:4 in main"
-    assert stacks.shown(dump) == ["/p/a.py:3 in host"]
+    assert stacks.shown_frames(dump) == ["/p/a.py:3 in host"]
     assert stacks.users_line("") == ""
-    assert stacks.shown("") == []
+    assert stacks.shown_frames("") == []
 
 
 def environment(folder: Path) -> Path:
@@ -132,4 +132,4 @@ fx = Fixture(fn, [MESH], [X], out={"": P()})
     assert "--python" not in import_advice("raised ImportError: x", str(python), file)
     assert import_advice("raised ValueError: x", sys.executable, file) == ""
     monkeypatch.setenv("VIRTUAL_ENV", str(environment(tmp_path / "active").parent.parent))
-    assert "--python active/bin/python" in another(sys.executable, tmp_path / "late.py")
+    assert "--python active/bin/python" in describe_other_environment(sys.executable, tmp_path / "late.py")

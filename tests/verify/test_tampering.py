@@ -58,7 +58,7 @@ def verify(runner: Runner, folder: Path, source: str, **options: Any) -> list[Re
 
 
 def told(results: list[Result]) -> str:
-    return "\n".join(failure.text() for result in results for failure in result.failures)
+    return "\n".join(failure.failure_text() for result in results for failure in result.failures)
 
 
 CHANGES = {
@@ -69,7 +69,7 @@ CHANGES = {
     """,
     "code of a check": """
         from shardlint.verify.inside import checks
-        checks.same_sharding.__code__ = (lambda actual, mesh, spec, ndim: True).__code__
+        checks.is_same_sharding.__code__ = (lambda actual, mesh, spec, ndim: True).__code__
         checks._difference.__code__ = (lambda actual, expected: (0.0, "")).__code__
     """,
     "a method of a result": """
@@ -89,7 +89,7 @@ CHANGES = {
         from shardlint.verify.report import Result
         def run(fixture, sizes, levels, emit):
             for level in levels:
-                emit(Result(fixture.label(), level, "pass", dict(sizes), checked=3))
+                emit(Result(fixture.function_label(), level, "pass", dict(sizes), checked=3))
         fixtures.run_fixture = run
     """,
     "a module": """
@@ -171,7 +171,7 @@ def test_changes_of_what_no_check_rests_on_are_nothing(runner: Runner, tmp_path:
 FORGERIES = {
     "by the sender": """
         for found in gc.get_objects():
-            if getattr(found, "__qualname__", "") == "message_sender.<locals>.send" and callable(found):
+            if getattr(found, "__qualname__", "") == "message_sender.<locals>.send_message" and callable(found):
                 for level in ("compile", "execute"):
                     found({"result": result(level)})
                 found({"done": True})
@@ -179,7 +179,7 @@ FORGERIES = {
     "from a thread": """
         def tell():
             for found in gc.get_objects():
-                if getattr(found, "__qualname__", "") == "message_sender.<locals>.send" and callable(found):
+                if getattr(found, "__qualname__", "") == "message_sender.<locals>.send_message" and callable(found):
                     for level in ("compile", "execute"):
                         found({"result": result(level)})
                     found({"done": True})
@@ -201,7 +201,7 @@ FORGERIES = {
         import json
         from shardlint.verify import messages
         for found in gc.get_objects():
-            if getattr(found, "__qualname__", "") == "message_sender.<locals>.send" and callable(found):
+            if getattr(found, "__qualname__", "") == "message_sender.<locals>.send_message" and callable(found):
                 kept = dict(zip(found.__code__.co_freevars, found.__closure__))
                 mark, to = kept["mark"].cell_contents, kept["descriptor"].cell_contents
                 for message in [{"result": result("compile")}, {"result": result("execute")}, {"done": True}]:
@@ -287,14 +287,14 @@ def test_arrays_of_one_device_that_are_not_those_told_of_are_refused(tmp_path: P
     from shardlint.verify.inside import alone, compare
 
     names = {"x": ("out", 1.5)}
-    files = [compare.to_bytes(names), compare.to_bytes({})]
+    files = [compare.encode_numbers(names), compare.encode_numbers({})]
     for name, data in zip(("arguments", "numbers"), files, strict=True):
         (tmp_path / name).write_bytes(data)
     said = {"digest": alone._digest_files(files)}
-    assert alone.Alone.read(said, tmp_path).arguments["x"][1].shape == ()
-    (tmp_path / "numbers").write_bytes(compare.to_bytes(names))
+    assert alone.Alone.read_result(said, tmp_path).arguments["x"][1].shape == ()
+    (tmp_path / "numbers").write_bytes(compare.encode_numbers(names))
     with pytest.raises(LookupError, match="were changed"):
-        alone.Alone.read(said, tmp_path)
+        alone.Alone.read_result(said, tmp_path)
 
 
 def test_a_program_that_tampers_on_one_device_alone_is_not_trusted(runner: Runner, tmp_path: Path) -> None:
@@ -413,12 +413,12 @@ def unkeyed(key: str, value: dict[str, Any]) -> str:
 
 def test_an_entry_of_the_cache_that_somebody_wrote_is_none(tmp_path: Path) -> None:
     key, value = "ab" * 32, {"a": 1}
-    Cache(tmp_path, secret="one").put(key, value)
-    assert Cache(tmp_path, secret="one").get(key) == value
-    assert Cache(tmp_path, secret="two").get(key) is None
-    assert Cache(tmp_path, secret="two").vouch(key) is None
+    Cache(tmp_path, secret="one").put_entry(key, value)
+    assert Cache(tmp_path, secret="one").get_entry(key) == value
+    assert Cache(tmp_path, secret="two").get_entry(key) is None
+    assert Cache(tmp_path, secret="two").verified_digest(key) is None
     (tmp_path / f"{key}.json").write_text(json.dumps({"digest": unkeyed(key, value), "value": value}))
-    assert Cache(tmp_path, secret="one").get(key) is None
+    assert Cache(tmp_path, secret="one").get_entry(key) is None
 
 
 def test_an_entry_is_taken_from_and_written_for_honest_programs_only(tmp_path: Path) -> None:
@@ -503,7 +503,7 @@ class Process:
         text = json.dumps(message).encode()
         line = self._mark.encode() + text + b"\n"
         self._mark = messages._next_mark(self._mark, text)
-        return self.attendant.take(line)
+        return self.attendant.take_messages(line)
 
 
 def right(process: Process) -> list[str]:
@@ -531,7 +531,7 @@ def test_the_checks_are_tried_after_the_program(answer: str) -> None:
     give, wrong = ANSWERS[answer]
     assert process.tell({"answers": give(process)}) == []
     process.tell({"done": True})
-    said = process.attendant.end("")
+    said = process.attendant.end_process("")
     assert bool(said) == bool(wrong)
     assert wrong in said
 
@@ -540,25 +540,25 @@ def test_a_process_that_is_done_without_a_trial_is_not_believed() -> None:
     process = Process()
     process.tell(message("compile"))
     process.tell({"done": True})
-    assert process.attendant.end("") == "it ended without showing that its checks were unchanged"
+    assert process.attendant.end_process("") == "it ended without showing that its checks were unchanged"
     unasked = Process()
     unasked.tell({"answers": [""] * 6})
     unasked.tell({"done": True})
-    assert unasked.attendant.end("")
+    assert unasked.attendant.end_process("")
     late = Process()
     late.tell({"judged": True})
     late.tell({"answers": right(late)})
     late.tell(message("compile"))
-    assert late.attendant.end("") == "it reported a result after \"done\""
+    assert late.attendant.end_process("") == "it reported a result after \"done\""
 
 
 def test_a_line_put_in_between_spoils_all_later_ones() -> None:
     mark = messages.new_mark()
     incoming = messages.Incoming(mark)
     first, second = b'{"a": 1}', b'{"b": 2}'
-    assert incoming.take(mark.encode() + first + b"\n") == [{"a": 1}]
+    assert incoming.take_messages(mark.encode() + first + b"\n") == [{"a": 1}]
     # The same mark again, as who had seen it would write.
-    assert incoming.take(mark.encode() + second + b"\n") == []
+    assert incoming.take_messages(mark.encode() + second + b"\n") == []
     assert incoming.spoilt
 
 

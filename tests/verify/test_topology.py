@@ -34,8 +34,8 @@ X = arg(shape=(8, 4), spec=P("data"))
 )
 def test_a_name_says_which_chips_lie_where(name: str, platform: str, wanted: str, devices: int) -> None:
     topology = parse_topology(name)
-    assert (topology.platform, topology.wanted, topology.devices) == (platform, wanted, devices)
-    assert topology.install == f'pip install "shardlint[{platform}]"'
+    assert (topology.platform, topology.jax_topology_name, topology.device_count) == (platform, wanted, devices)
+    assert topology.install_command == f'pip install "shardlint[{platform}]"'
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_tpu_program_needs_its_peak_for_its_temporaries_share_space() -> None:
     assert check_fits(program, V5E, None) == []
     (failure,) = check_fits(program, V5E, 15 * GIB)
     assert failure.kind == "memory"
-    assert failure.text() == "needs 15.5 GiB of each device's memory, hbm_max is 15.0 GiB"
+    assert failure.failure_text() == "needs 15.5 GiB of each device's memory, hbm_max is 15.0 GiB"
     assert "needs 15.5 GiB at its peak of the 15.8 GiB per device" in memory_text(program, V5E)
 
 
@@ -148,12 +148,12 @@ def test_a_gpu_program_needs_the_sum_and_its_compiler_refuses_nothing() -> None:
     assert needs_bytes(program, H100) == (75 * GIB, True)
     assert check_fits(program, H100, None) == []
     (failure,) = check_fits(compiled(40, 0, outputs=40), H100, None)
-    assert failure.text() == "needs 80.0 GiB of each device's memory, h100 has 79.1 GiB"
+    assert failure.failure_text() == "needs 80.0 GiB of each device's memory, h100 has 79.1 GiB"
 
 
 def test_no_hbm_max_makes_a_device_larger() -> None:
     (failure,) = check_fits(compiled(80, 0), H100, 200 * GIB)
-    assert failure.text().endswith("h100 has 79.1 GiB")
+    assert failure.failure_text().endswith("h100 has 79.1 GiB")
 
 
 def test_without_the_peak_of_a_tpu_only_what_is_held_throughout_is_known() -> None:

@@ -122,11 +122,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     assert done.returncode == 0, done.stderr
     lines = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     sent: list[tuple[str, dict[str, Any]]] = [json.loads(line) for line in lines]
-    return {name: Result.read(data) for name, data in sent}
+    return {name: Result.decode_result(data) for name, data in sent}
 
 
 def texts(result: Result) -> str:
-    return "\n".join(failure.text() for failure in result.failures)
+    return "\n".join(failure.failure_text() for failure in result.failures)
 
 
 def test_a_sound_step_passes_and_the_report_says_what_compiled_it(results: dict[str, Result]) -> None:
@@ -210,7 +210,7 @@ def test_without_the_compiler_it_is_skipped_with_what_to_install(results: dict[s
 def test_a_refusal_is_a_failure_with_the_compilers_figure(results: dict[str, Result]) -> None:
     (failure,) = results["refused"].failures
     assert failure.kind == "memory"
-    assert failure.text() == (
+    assert failure.failure_text() == (
         "the compiler refuses the program: it needs 83.30 GiB of each device's memory, and v5e has 15.75 GiB"
     )
 

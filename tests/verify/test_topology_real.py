@@ -89,7 +89,7 @@ def test_a_step_compiles_for_each_tpu(runner: Runner, tmp_path: Path, topology: 
 def test_what_a_tpu_cannot_hold_fails_with_the_compilers_figure(runner: Runner, tmp_path: Path) -> None:
     (result,) = compiled_for(runner, tmp_path, "large", "v5e:2x2")
     assert kinds(result) == ["memory"]
-    assert result.failures[0].text().startswith("needs 18.00 GiB of each device's memory, v5e has 15.75 GiB")
+    assert result.failures[0].failure_text().startswith("needs 18.00 GiB of each device's memory, v5e has 15.75 GiB")
 
 
 @needs_tpu
@@ -134,4 +134,4 @@ def test_a_step_compiles_for_h100s(runner: Runner, tmp_path: Path) -> None:
 def test_what_an_h100_has_not_fails_though_its_compiler_takes_it(runner: Runner, tmp_path: Path) -> None:
     (result,) = compiled_for(runner, tmp_path, "large_gpu", "h100:8")
     assert kinds(result) == ["memory"]
-    assert result.failures[0].text() == "needs 80.0 GiB of each device's memory, h100 has 79.1 GiB"
+    assert result.failures[0].failure_text() == "needs 80.0 GiB of each device's memory, h100 has 79.1 GiB"

@@ -186,7 +186,7 @@ def test_arrays_in_a_class_jax_does_not_know_are_told(verify: Verify) -> None:
     """
     results = [result for result in verify(source, "execute") if result.level == "execute"]
     assert [kinds(result) for result in results] == [["opaque"], ["opaque"], [], []]
-    message = results[0].failures[0].text()
+    message = results[0].failures[0].failure_text()
     assert message.startswith(
         "out['state']  holds an array (.deep['y'][0]), but fx.Out is not a pytree (register it"
     )

@@ -66,7 +66,7 @@ def test_a_wrong_sharding_is_told_by_leaf(verify: Verify) -> None:
     )
     for result in (compiled, executed):
         (failure,) = result.failures
-        assert failure.text().splitlines()[0] == (
+        assert failure.failure_text().splitlines()[0] == (
             "out[0]['w1'] f32[1024,512]  expected P('data', 'model')  got P()"
             "  256.0 KiB -> 2.0 MiB/device (8x)"
         )
@@ -246,9 +246,9 @@ def test_a_fixture_that_checks_nothing_fails(verify: Verify) -> None:
         no_match = Fixture(lambda x: {"weight": x}, [MESH], [X], {"wieght": P("data")})
         """
     )
-    assert nothing.failures[0].text().startswith("checks nothing: declare out")
-    assert no_leaf.failures[0].text() == "checks nothing: no output leaf was compared"
-    assert no_match.failures[0].text() == "'wieght' matches no leaf; nearest: 'weight'"
+    assert nothing.failures[0].failure_text().startswith("checks nothing: declare out")
+    assert no_leaf.failures[0].failure_text() == "checks nothing: no output leaf was compared"
+    assert no_match.failures[0].failure_text() == "'wieght' matches no leaf; nearest: 'weight'"
 
 
 def test_unlisted_leaves_may_not_be_large_and_replicated(verify: Verify) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.cli.verify import proofs
+from shardlint.cli.verify import select_proofs
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.plan import Request, verify_proofs
 from shardlint.verify.proofs import BadProof, read_proof
@@ -43,7 +43,7 @@ def copy(tmp_path: Path) -> Copy:
 
 
 def prove(runner: Runner, folders: dict[str, Path], level: str = "execute") -> dict[str, list[Result]]:
-    found, failures = proofs(["all"], folders)
+    found, failures = select_proofs(["all"], folders)
     assert not failures, failures
     results: dict[str, list[Result]] = {code: [] for code in folders}
     for result in verify_proofs(runner, Request(proofs=found, levels=[level] if level == "compile" else [])):
@@ -67,7 +67,7 @@ def test_every_kind_of_symptom_fails_where_it_is_absent(runner: Runner, copy: Co
         folders[kind] = copy(kind, bad_py=(PROOFS / kind / "good.py").read_text())
     for kind, results in prove(runner, folders).items():
         assert [result.status for result in results] == ["fail"] * len(KINDS[kind]), (kind, results)
-        assert all("bad.py does not show its symptom" in result.failures[0].text() for result in results), (
+        assert all("bad.py does not show its symptom" in result.failures[0].failure_text() for result in results), (
             results
         )
 
@@ -171,9 +171,9 @@ def test_codes_select_by_prefix(copy: Copy) -> None:
         "SL301": copy("raises", "SL301"),
     }
     (folders["SL301"] / "good.py").unlink()
-    assert [proof.code for proof in proofs(["SL2"], folders)[0]] == ["SL201", "SL202"]
-    found, failures = proofs(["all"], folders)
+    assert [proof.code for proof in select_proofs(["SL2"], folders)[0]] == ["SL201", "SL202"]
+    found, failures = select_proofs(["all"], folders)
     assert [proof.code for proof in found] == ["SL201", "SL202"]
     assert "good.py: no such file" in failures[0].failures[0].message
     with pytest.raises(CannotRun, match="'SL9'"):
-        proofs(["SL201", "SL9"], folders)
+        select_proofs(["SL201", "SL9"], folders)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.reach import readers
+from shardlint.model.reach import find_binding_reads
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Scope
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _TREE_MAPS = ("jax.tree.map", "jax.tree_util.tree_map", "jax.tree_map")
 _ARRAYS = ("jax.numpy.asarray", "jax.numpy.array", "numpy.asarray", "numpy.array", "jax.device_put")
@@ -37,7 +37,7 @@ class Derived:
     why: str
 
 
-def derived_from(site: Site, restored: ast.Assign) -> Iterator[Derived]:
+def find_derived_names(site: Site, restored: ast.Assign) -> Iterator[Derived]:
     """The names and attributes that get a part of what a statement restored, and no sharding with it."""
     target = restored.targets[0]
     elements = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
@@ -45,12 +45,12 @@ def derived_from(site: Site, restored: ast.Assign) -> Iterator[Derived]:
         if isinstance(one, ast.Attribute):
             yield Derived(one, restored.value, restored, _READ)
         elif isinstance(one, ast.Name):
-            yield from _made_of(site, one, 0)
+            yield from _find_assigned_parts(site, one, 0)
 
 
-def _made_of(site: Site, name: ast.Name, depth: int) -> Iterator[Derived]:
+def _find_assigned_parts(site: Site, name: ast.Name, depth: int) -> Iterator[Derived]:
     """Yield the parts that assignments derive from a name."""
-    for read, alone in readers(site.file, name):
+    for read, alone in find_binding_reads(site.file, name):
         statement = site.file.statement(read)
         if (
             not alone
@@ -65,7 +65,7 @@ def _made_of(site: Site, name: ast.Name, depth: int) -> Iterator[Derived]:
                 continue
             yield Derived(target, value, statement, why)
             if isinstance(target, ast.Name) and target.id != name.id:
-                yield from _made_of(site, target, depth + 1)
+                yield from _find_assigned_parts(site, target, depth + 1)
 
 
 def _target_value_pairs(statement: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
@@ -117,10 +117,10 @@ def holder_scope(scope: Scope, target: ast.expr) -> Scope:
     return owner if of_self and owner is not None and owner.kind == "class" else scope
 
 
-def made_for(site: Site, restored: Derived, scope: Scope) -> Iterator[tuple[ast.Assign, ast.Call]]:
+def other_creating_assignments(site: Site, restored: Derived, scope: Scope) -> Iterator[tuple[ast.Assign, ast.Call]]:
     """The other statements that assign to what gets what was restored, each with the call that gives it."""
     written = site.text(restored.target)
-    for statement in walk(holder_scope(scope, restored.target).node):
+    for statement in walk_nodes(holder_scope(scope, restored.target).node):
         if (
             statement is restored.statement
             or not isinstance(statement, ast.Assign)

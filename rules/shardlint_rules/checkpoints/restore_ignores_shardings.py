@@ -77,7 +77,7 @@ class RestoreIgnoresShardings(Rule):
             return None
         if all(one == Constant(None) for one in options(site.value(target))):
             return None
-        if not any(site.anywhere(word) for word in _SPREADS):
+        if not any(site.is_named_anywhere(word) for word in _SPREADS):
             return None
         text = site.shown(target)
         return site.finding(

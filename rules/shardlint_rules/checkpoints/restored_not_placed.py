@@ -9,13 +9,13 @@ from typing import ClassVar
 from shardlint.facts.repeated import is_test
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.shardings import JITS, PLACING
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Constant, Function, Transformed, options
 from shardlint.rules_api.rule import Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
-from shardlint.syntax.nodes import walk
-from shardlint_rules.checkpoints._derived import derived_from, holder_scope, made_for
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.checkpoints._derived import find_derived_names, holder_scope, other_creating_assignments
 from shardlint_rules.jit.placed import placed_by_callers
 
 _LOADING = r"(?:load|restore|from_bytes|from_state_dict|read|deserialise_leaves)"
@@ -104,26 +104,26 @@ class RestoredNotPlaced(Rule):
     @detector("line")
     def find_restored(self, site: Site) -> Iterator[Finding]:
         """The names and attributes of a restored tree that are not placed."""
-        statement, scope = site.syntax, site.scope.function()
+        statement, scope = site.syntax, site.scope.enclosing_function()
         if scope is None or not isinstance(statement, ast.Assign) or is_test(site.file, statement):
             return
         call, target = _outermost_tree(statement.value), statement.targets[0]
-        if not isinstance(call, ast.Call) or not _from_the_host(site, call):
+        if not isinstance(call, ast.Call) or not _returns_numpy_arrays(site, call):
             return
-        yield from self._made_of_it(site, scope, statement)
+        yield from self._derived_names(site, scope, statement)
         if not isinstance(target, ast.Name):
             return
         placed = _later_placement(site, scope, target.id, statement)
         if placed is None and site.wants("returned"):
             yield from self._find_returned(site, scope, statement, target.id)
-        if placed is None or _placed_later(site, scope, target, statement):
+        if placed is None or _may_be_placed_later(site, scope, target, statement):
             return
         where, splits = placed
         form = (
             ""
             if splits
             else "partly-sharded"
-            if site.shardings.may_split(site.value(where))
+            if site.shardings.may_be_split(site.value(where))
             else "unknown-sharding"
         )
         text = site.shown(where)
@@ -138,20 +138,20 @@ class RestoredNotPlaced(Rule):
             ),
         )
 
-    def _made_of_it(self, site: Site, scope: Scope, restored: ast.Assign) -> Iterator[Finding]:
+    def _derived_names(self, site: Site, scope: Scope, restored: ast.Assign) -> Iterator[Finding]:
         """Attributes and names that get a part of what was read, where the other way places what it makes for them."""
         if not site.wants("derived"):
             return
-        for derived in derived_from(site, restored):
+        for derived in find_derived_names(site, restored):
             written = site.text(derived.target)
             puts = (
                 call
-                for statement, call in made_for(site, derived, scope)
+                for statement, call in other_creating_assignments(site, derived, scope)
                 if _places_result(site, call)
                 and not _may_place_later(site.file, statement, derived.statement)
             )
             where = next(puts, None)
-            if where is None or _placed_later(site, scope, derived.target, derived.statement):
+            if where is None or _may_be_placed_later(site, scope, derived.target, derived.statement):
                 continue
             text = site.shown(where)
             yield site.finding(
@@ -165,14 +165,14 @@ class RestoredNotPlaced(Rule):
 
     def _find_returned(self, site: Site, scope: Scope, statement: ast.Assign, name: str) -> Iterator[Finding]:
         """Yield a finding for each value that one return gives as it was read, and another return gives placed."""
-        if _placed_later(site, scope, statement.targets[0], statement) or placed_by_callers(site):
+        if _may_be_placed_later(site, scope, statement.targets[0], statement) or placed_by_callers(site):
             return
-        parts = [(one, _list_parts(one)) for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
+        parts = [(one, _list_parts(one)) for one in site.file.walk_scope(scope).returns if isinstance(one, ast.Return)]
         for mine, values in parts:
             for index, value in enumerate(values):
                 if not isinstance(value, ast.Name) or value.id != name or mine.lineno < statement.lineno:
                     continue
-                bound, _ = lookup(site.file, value, name)
+                bound, _ = lookup_bindings(site.file, value, name)
                 if [binding.value for binding in bound] != [statement.value]:
                     continue
                 for other, others in parts:
@@ -213,18 +213,18 @@ def _places_result(site: Site, node: ast.expr) -> bool:
     """
     if not isinstance(node, ast.Call):
         return False
-    if _sharding_of(site, node) is not None:
+    if _sharding_given_to_call(site, node) is not None:
         return True
     found = options(site.value(node.func))
     return all(
         isinstance(one, Function)
-        and any(word in one.place.file.text(one.node) for word in _PUTTING)
+        and any(word in one.place.file.source_text(one.node) for word in _PUTTING)
         and "Sharding" in one.place.file.source.text
         for one in found
     )
 
 
-def _from_the_host(site: Site, call: ast.Call) -> bool:
+def _returns_numpy_arrays(site: Site, call: ast.Call) -> bool:
     """Return whether a call returns arrays of numpy: a reader, or a function of the project that reads and does not
     place.
     """
@@ -246,8 +246,8 @@ def _from_the_host(site: Site, call: ast.Call) -> bool:
 def _code_of_called_functions(site: Site, function: Function, depth: int) -> Iterator[str]:
     """The code of a function, and of those of the project that it calls."""
     file = function.place.file
-    yield file.text(function.node)
-    for call in walk(function.node) if depth < _DEPTH else ():
+    yield file.source_text(function.node)
+    for call in walk_nodes(function.node) if depth < _DEPTH else ():
         if isinstance(call, ast.Call):
             for one in options(site.program.value(file, call.func)):
                 if isinstance(one, Function) and one.node is not function.node:
@@ -256,19 +256,19 @@ def _code_of_called_functions(site: Site, function: Function, depth: int) -> Ite
 
 def _later_placement(site: Site, scope: Scope, name: str, restored: ast.stmt) -> tuple[ast.expr, bool] | None:
     """With what another statement of the function places a name, and whether that surely splits it."""
-    for statement in site.file.walked(scope).statements:
+    for statement in site.file.walk_scope(scope).statements:
         if not isinstance(statement, ast.Assign) or statement is restored:
             continue
         target = statement.targets[0]
         if not isinstance(target, ast.Name) or target.id != name or not isinstance(statement.value, ast.Call):
             continue
-        where = _sharding_of(site, statement.value)
+        where = _sharding_given_to_call(site, statement.value)
         if where is not None and not _may_place_later(site.file, statement, restored):
             return where, site.shardings.shards(site.value(where))
     return None
 
 
-def _sharding_of(site: Site, call: ast.Call) -> ast.expr | None:
+def _sharding_given_to_call(site: Site, call: ast.Call) -> ast.expr | None:
     """Where a call places what it gives."""
     given = {one.arg: one.value for one in call.keywords}
     for one in options(site.value(call.func)):
@@ -277,7 +277,7 @@ def _sharding_of(site: Site, call: ast.Call) -> ast.expr | None:
             return None if where is None or site.value(where) == Constant(None) else where
         if isinstance(one, Api) and one.name in MAPS and call.args and isinstance(call.args[0], ast.Lambda):
             body = call.args[0].body
-            return _sharding_of(site, body) if isinstance(body, ast.Call) else None
+            return _sharding_given_to_call(site, body) if isinstance(body, ast.Call) else None
         if isinstance(one, Transformed) and one.api.name in JITS and one.call is not None:
             place = one.call.keywords.get("out_shardings")
             if place is not None and place.file is site.file and isinstance(place.node, ast.expr):
@@ -285,7 +285,7 @@ def _sharding_of(site: Site, call: ast.Call) -> ast.expr | None:
     return None
 
 
-def _says_where(site: Site, call: ast.Call) -> bool:
+def _runs_jit_with_shardings(site: Site, call: ast.Call) -> bool:
     """Return whether a call runs a jitted function with shardings of its arguments, which places them."""
     return any(
         isinstance(one, Transformed) and one.call is not None and "in_shardings" in one.call.keywords
@@ -295,21 +295,21 @@ def _says_where(site: Site, call: ast.Call) -> bool:
 
 def _may_place_later(file: FileFacts, later: ast.stmt, restored: ast.stmt) -> bool:
     """Return whether a statement comes after the restored value, and may place it."""
-    if later.lineno < restored.lineno or file.home(later) is not file.home(restored):
+    if later.lineno < restored.lineno or file.evaluation_scope(later) is not file.evaluation_scope(restored):
         return False
     for outer in file.ancestors(restored):
-        if isinstance(outer, ast.If | ast.Try) and any(part is later for part in walk(outer)):
-            return not _in_another_branch(outer, later, restored)
+        if isinstance(outer, ast.If | ast.Try) and any(part is later for part in walk_nodes(outer)):
+            return not _are_in_other_branches(outer, later, restored)
     return True
 
 
-def _in_another_branch(branch: ast.If | ast.Try, one: ast.stmt, two: ast.stmt) -> bool:
+def _are_in_other_branches(branch: ast.If | ast.Try, one: ast.stmt, two: ast.stmt) -> bool:
     blocks = [branch.body, branch.orelse]
     if isinstance(branch, ast.Try):
         blocks += [handler.body for handler in branch.handlers]
     sides = [
         next(
-            (n for n, block in enumerate(blocks) if any(it is part for s in block for part in walk(s))),
+            (n for n, block in enumerate(blocks) if any(it is part for s in block for part in walk_nodes(s))),
             -1,
         )
         for it in (one, two)
@@ -317,7 +317,7 @@ def _in_another_branch(branch: ast.If | ast.Try, one: ast.stmt, two: ast.stmt) -
     return sides[0] != sides[1]
 
 
-def _placed_later(site: Site, scope: Scope, target: ast.expr, restored: ast.stmt) -> bool:
+def _may_be_placed_later(site: Site, scope: Scope, target: ast.expr, restored: ast.stmt) -> bool:
     """Return whether a later call may place the name or attribute, by the name of the call or by its other
     arguments.
     """
@@ -326,7 +326,7 @@ def _placed_later(site: Site, scope: Scope, target: ast.expr, restored: ast.stmt
     for node in file.mentions_in(around, target.attr if isinstance(target, ast.Attribute) else written):
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
-        elsewhere = around is not scope and file.home(node).function() is not scope
+        elsewhere = around is not scope and file.evaluation_scope(node).enclosing_function() is not scope
         if site.text(node) != written or (not elsewhere and node.lineno <= restored.lineno):
             continue
         for outer in file.ancestors(node):
@@ -334,7 +334,7 @@ def _placed_later(site: Site, scope: Scope, target: ast.expr, restored: ast.stmt
                 break
             if isinstance(outer, ast.Call):
                 text = site.text(outer.func if elsewhere else outer).lower()
-                if any(word in text for word in _PLACING_WORDS) or _says_where(site, outer):
+                if any(word in text for word in _PLACING_WORDS) or _runs_jit_with_shardings(site, outer):
                     if elsewhere or _may_place_later(file, file.statement(outer), restored):
                         return True
     return False

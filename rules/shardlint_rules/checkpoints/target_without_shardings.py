@@ -21,16 +21,16 @@ from shardlint.model.values import (
 )
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _ABSTRACT = ("jax.eval_shape", "equinox.filter_eval_shape")
 _STRUCT = "jax.ShapeDtypeStruct"
 _MAPS = ("jax.tree.map", "jax.tree.map_with_path")
 _STANDARD = ("orbax.checkpoint.StandardCheckpointer", "orbax.checkpoint.StandardCheckpointHandler")
 _WITH_HANDLER = ("orbax.checkpoint.Checkpointer", "orbax.checkpoint.AsyncCheckpointer")
-_PLACES = regex(r"(?i)device_put|shard|place|replicate|make_array|constrain|distribute")
+_PLACES = compile_lazily(r"(?i)device_put|shard|place|replicate|make_array|constrain|distribute")
 # A program that says these spreads its state over a mesh.
 _SPREADS = ("out_shardings", "device_put", "filter_shard", "in_shardings")
 _DEPTH = 5
@@ -70,7 +70,7 @@ class TargetWithoutShardings(Rule):
     @detector("call", finds="restored")
     def report_target(self, site: Site) -> Finding | None:
         """The call that makes the target of a restore."""
-        if not site.anywhere("NamedSharding") or not any(map(site.anywhere, _SPREADS)):
+        if not site.is_named_anywhere("NamedSharding") or not any(map(site.is_named_anywhere, _SPREADS)):
             return None
         if is_test(site.file, site.call):
             return None
@@ -90,10 +90,10 @@ class TargetWithoutShardings(Rule):
 
 def _restored_targets(site: Site) -> Iterator[tuple[_Spot, str]]:
     """Where the trees without shardings are made that targets of a restore are, and where they are restored."""
-    for file in site.program.project.with_attribute(site.file, "restore"):
+    for file in site.program.project.files_with_attribute(site.file, "restore"):
         if file is None:
             return
-        if not (file.says("orbax") or file.says("ocp")):
+        if not (file.contains_text("orbax") or file.contains_text("ocp")):
             continue
         for target in _find_targets(site, file):
             for place in _calls_making_tree(site, Place(file, target), 0):
@@ -104,12 +104,12 @@ def _restored_targets(site: Site) -> Iterator[tuple[_Spot, str]]:
 
 def _find_targets(site: Site, file: FileFacts) -> Iterator[ast.expr]:
     """The targets that restores in a file are given, and the trees whose leaves are asked for their sharding."""
-    for mention in file.mentions("restore"):
+    for mention in file.find_mentions("restore"):
         call = file.parent(mention)
         if isinstance(mention, ast.Attribute) and isinstance(call, ast.Call) and call.func is mention:
             if _is_result_placed(site, file, call):
                 continue
-            given = _standard_restore_target(file, call) or _of_checkpointer(site, file, mention, call)
+            given = _standard_restore_target(file, call) or _target_of_checkpointer(site, file, mention, call)
             if given is not None:
                 yield given
             yield from _trees_mapped_by_sharding(site, file, call)
@@ -117,14 +117,14 @@ def _find_targets(site: Site, file: FileFacts) -> Iterator[ast.expr]:
 
 def _standard_restore_target(file: FileFacts, call: ast.Call) -> ast.expr | None:
     """The target in `args=ocp.args.StandardRestore(target)`, also among several items."""
-    for one in walk(call):
+    for one in walk_nodes(call):
         if isinstance(one, ast.Call) and last_name(one.func) == "StandardRestore":
             named = {keyword.arg: keyword.value for keyword in one.keywords}
             return named.get("item", one.args[0] if one.args else None)
     return None
 
 
-def _of_checkpointer(site: Site, file: FileFacts, func: ast.Attribute, call: ast.Call) -> ast.expr | None:
+def _target_of_checkpointer(site: Site, file: FileFacts, func: ast.Attribute, call: ast.Call) -> ast.expr | None:
     """The target in `StandardCheckpointer().restore(path, target)`."""
     if not all(_reads_shardings(site, one) for one in options(site.program.value(file, func.value))):
         return None
@@ -145,17 +145,17 @@ def _reads_shardings(site: Site, value: Value) -> bool:
 
 def _trees_mapped_by_sharding(site: Site, file: FileFacts, call: ast.Call) -> Iterator[ast.expr]:
     """The trees of the function around a restore over which a lambda is mapped that reads `.sharding` of a leaf."""
-    scope = file.home(call).function()
+    scope = file.evaluation_scope(call).enclosing_function()
     if scope is None:
         return
-    for one in file.walked(scope).calls:
+    for one in file.walk_scope(scope).calls:
         if last_name(one.func) not in ("map", "tree_map") or len(one.args) < 2:
             continue
         function = one.args[0]
         if not isinstance(function, ast.Lambda) or not function.args.args:
             continue
         leaf = function.args.args[0].arg
-        for read in walk(function.body):
+        for read in walk_nodes(function.body):
             match read:
                 case ast.Attribute(attr="sharding", value=ast.Name(id=name)) if name == leaf:
                     yield one.args[1]
@@ -166,24 +166,24 @@ def _is_result_placed(site: Site, file: FileFacts, call: ast.expr, depth: int = 
     """Return whether the result of a call is placed: around the call, by its name, or in the callers it is returned
     to.
     """
-    scope = file.home(call).function()
+    scope = file.evaluation_scope(call).enclosing_function()
     if scope is None:
         return True
     around = [one for one in file.ancestors(call) if isinstance(one, ast.Call)]
-    if any(_PLACES.search(file.text(one.func)) for one in around):
+    if any(_PLACES.search(file.source_text(one.func)) for one in around):
         return True
     statement = file.statement(call)
     names: set[str] = set()
     if isinstance(statement, ast.Assign):
-        names = {one.id for part in statement.targets for one in walk(part) if isinstance(one, ast.Name)}
-        for later in file.walked(scope).calls:
-            if later.lineno > statement.lineno and _PLACES.search(file.text(later)):
+        names = {one.id for part in statement.targets for one in walk_nodes(part) if isinstance(one, ast.Name)}
+        for later in file.walk_scope(scope).calls:
+            if later.lineno > statement.lineno and _PLACES.search(file.source_text(later)):
                 given = [*later.args, *(one.value for one in later.keywords)]
-                mapped = _PLACES.search(" ".join(file.text(one) for one in (later.func, *given[:1])))
+                mapped = _PLACES.search(" ".join(file.source_text(one) for one in (later.func, *given[:1])))
                 if mapped and any(isinstance(one, ast.Name) and one.id in names for one in given):
                     return True
-    returns = [one for one in file.walked(scope).returns if isinstance(one, ast.Return)]
-    back = [one for one in returns if one is statement or any(name in file.text(one) for name in names)]
+    returns = [one for one in file.walk_scope(scope).returns if isinstance(one, ast.Return)]
+    back = [one for one in returns if one is statement or any(name in file.source_text(one) for name in names)]
     if not back or not isinstance(scope.node, ast.FunctionDef) or depth > _DEPTH:
         return False
     ends = site.program.flow.in_sight(file, scope.node).found
@@ -197,19 +197,19 @@ def _is_result_placed(site: Site, file: FileFacts, call: ast.expr, depth: int = 
 def _calls_making_tree(site: Site, place: Place, depth: int) -> Iterator[Place]:
     """The calls that make a tree that is given, or a part of one, whose leaves have no shardings."""
     for value in value_origins(site.program, place):
-        yield from _of_value(site, value, depth)
+        yield from _unsharded_structs_in_value(site, value, depth)
 
 
-def _of_value(site: Site, value: Value, depth: int) -> Iterator[Place]:
+def _unsharded_structs_in_value(site: Site, value: Value, depth: int) -> Iterator[Place]:
     if depth > _DEPTH:
         return
     for one in options(value):
         if isinstance(one, Items):
             for item in one.items:
-                yield from _of_value(site, item, depth + 1)
+                yield from _unsharded_structs_in_value(site, item, depth + 1)
         elif isinstance(one, Table):
             for _, item in one.entries:
-                yield from _of_value(site, item, depth + 1)
+                yield from _unsharded_structs_in_value(site, item, depth + 1)
         elif isinstance(one, CallResult) and one.call is not None:
             if one.api in _ABSTRACT and not _is_jitted_maker(site, one):
                 yield one.call.place

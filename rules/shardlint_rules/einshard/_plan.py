@@ -17,13 +17,13 @@ class SharedMesh:
     sizes: tuple[int, ...]
 
     @property
-    def axes(self) -> tuple[str, ...]:
+    def axis_names(self) -> tuple[str, ...]:
         """Their names."""
         return (
             ("devices",) if len(self.sizes) == 1 else tuple(f"d{index}" for index in range(len(self.sizes)))
         )
 
-    def shape(self, count: str) -> str:
+    def shape_code(self, count: str) -> str:
         """Its sizes as code; `count` is the code for the number of devices."""
         fixed = 1
         for size in self.sizes:
@@ -31,28 +31,28 @@ class SharedMesh:
         rest = count if fixed == 1 else f"{count} // {fixed}"
         return _format_tuple([str(size) if size else rest for size in self.sizes])
 
-    def names(self) -> str:
+    def names_code(self) -> str:
         """Its axis names as code."""
-        return _format_tuple([f'"{name}"' for name in self.axes])
+        return _format_tuple([f'"{name}"' for name in self.axis_names])
 
-    def entries(self, given: Expression) -> list[str | None]:
+    def entries_code(self, given: Expression) -> list[str | None]:
         """Return the axes of each dimension as code; None for the ellipsis. Unsharded dimensions at the end are left
         out.
         """
-        taken = [element for element in given.right if element.splits]
+        taken = [element for element in given.right if element.is_splitting]
         whole = len(_split_sizes(given)) == 1
         found: list[str | None] = []
         for element in given.left:
             if element.name is None:
                 found.append(None)
                 continue
-            at = given.taken(element.name)
+            at = given.right_element_of(element.name)
             if at is None or at not in taken:
                 found.append("None")
             elif whole:
-                found.append(_format_spec_entry(self.axes))
+                found.append(_format_spec_entry(self.axis_names))
             else:
-                found.append(_format_spec_entry(self.axes[taken.index(at) : taken.index(at) + 1]))
+                found.append(_format_spec_entry(self.axis_names[taken.index(at) : taken.index(at) + 1]))
         while found and found[-1] in ("None", None):
             found.pop()
         return found
@@ -62,7 +62,7 @@ def shared_mesh(expressions: Iterable[Expression]) -> SharedMesh | str:
     """The mesh that serves all expressions, or why there is none."""
     several: list[tuple[int, ...]] = []
     for given in expressions:
-        if given.stars > 1:
+        if given.star_count > 1:
             return (
                 "with two stars the mesh sizes are a root of the device count, known only at run time"
             )
@@ -75,7 +75,7 @@ def shared_mesh(expressions: Iterable[Expression]) -> SharedMesh | str:
 
 
 def _split_sizes(given: Expression) -> tuple[int, ...]:
-    return tuple(_REST if element.starred else element.count for element in given.right if element.splits)
+    return tuple(_REST if element.starred else element.count for element in given.right if element.is_splitting)
 
 
 def _format_spec_entry(axes: tuple[str, ...]) -> str:

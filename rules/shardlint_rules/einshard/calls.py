@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.libraries.einshard import Element, Expression, Fault, parse
-from shardlint.model.reach import lookup
+from shardlint.libraries.einshard import Element, Expression, Fault, parse_expression
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Constant, Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 SHARD = "einshard.einshard"
 MAKE = "einshard.make_sharding"
-_LITERAL = regex(r"""[rRuU]?("{3}|'{3}|"|')""")
+_LITERAL = compile_lazily(r"""[rRuU]?("{3}|'{3}|"|')""")
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Written:
     body: int | None
     parsed: Expression | Fault
 
-    def span(self, start: int, end: int) -> tuple[int, int] | None:
+    def file_span(self, start: int, end: int) -> tuple[int, int] | None:
         """Where characters of the expression stand in the file."""
         if self.body is None:
             return None
         return self.body + start, self.body + min(end, len(self.text))
 
-    def of(self, element: Element) -> tuple[int, int] | None:
+    def span_of_element(self, element: Element) -> tuple[int, int] | None:
         """Where an element stands in the file."""
-        return self.span(element.start, element.end)
+        return self.file_span(element.start, element.end)
 
 
 def written_call(site: Site) -> Written | None:
@@ -50,7 +50,7 @@ def written_call(site: Site) -> Written | None:
     if not isinstance(value, Constant) or not isinstance(value.value, str):
         return None
     node, body = find_text(site, argument, value.value)
-    return Written(value.value, node, body, parse(value.value))
+    return Written(value.value, node, body, parse_expression(value.value))
 
 
 def find_text(site: Site, argument: ast.AST, text: str) -> tuple[ast.AST, int | None]:
@@ -62,7 +62,7 @@ def find_text(site: Site, argument: ast.AST, text: str) -> tuple[ast.AST, int | 
 def _string_node(site: Site, argument: ast.AST) -> ast.AST:
     """The string itself where the argument is a name for one of this file."""
     if isinstance(argument, ast.Name):
-        bindings, _ = lookup(site.file, argument, argument.id)
+        bindings, _ = lookup_bindings(site.file, argument, argument.id)
         if (
             len(bindings) == 1
             and bindings[0].kind == "assign"
@@ -79,10 +79,10 @@ def _literal_start(site: Site, node: ast.AST, value: str) -> int | None:
         return None
     if text[opening.end() : -len(opening[1])] != value:
         return None
-    return site.file.span(node)[0] + opening.end()
+    return site.file.character_span(node)[0] + opening.end()
 
 
-def shape(site: Site) -> tuple[int | None, ...] | None:
+def shape_of_sharded(site: Site) -> tuple[int | None, ...] | None:
     """The shape of the array that is sharded; of `make_sharding`, as much as `n_dims` tells."""
     if site.api == MAKE:
         count = site.arguments.keywords.get("n_dims")

@@ -11,7 +11,7 @@ from shardlint.model.values import CallResult, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.einshard.calls import SHARD, written_call
 
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
@@ -49,7 +49,7 @@ class EinshardInJit(Rule):
         array = site.argument("arr")
         if array is None or _may_be_numpy(site, array):
             return None
-        sure = site.region.proven and _is_jax_array(site, array)
+        sure = site.region.is_proven and _is_jax_array(site, array)
         return site.finding(
             site.call.func,
             f"`einshard` raises UnexpectedTracerError here: it reads `{' '.join(site.text(array).split())}`, a tracer.",
@@ -70,7 +70,7 @@ class EinshardInJit(Rule):
         assert given is not None and not isinstance(given.parsed, Fault)
         text = site.text(array)
         rank = ""
-        if given.parsed.elided:
+        if given.parsed.has_ellipsis:
             if not isinstance(array, ast.Name | ast.Attribute):
                 return None
             rank = f", n_dims={text}.ndim"
@@ -103,13 +103,13 @@ def _is_jax_array(site: Site, array: ast.expr) -> bool:
         for option in options(site.value(array))
     ):
         return True
-    function = site.scope.function()
+    function = site.scope.enclosing_function()
     return function is not None and _depends_on_parameters(site, function, array, _DEPTH)
 
 
 def _depends_on_parameters(site: Site, function: Scope, node: ast.AST, depth: int) -> bool:
     """Return whether an expression depends on parameters of the function."""
-    for part in walk(node):
+    for part in walk_nodes(node):
         if not isinstance(part, ast.Name):
             continue
         for binding in site.file.bindings(function, part.id):

@@ -47,22 +47,22 @@ class StrayStar(Rule):
         if given is None or not isinstance(given.parsed, Expression):
             return
         names = [element.name for element in given.parsed.left]
-        if any(name is not None and given.parsed.taken(name) is None for name in names):
+        if any(name is not None and given.parsed.right_element_of(name) is None for name in names):
             return  # it raises: SL651
         yield from self._stray_star_findings(site, given, given.parsed, names)
 
     def _stray_star_findings(
         self, site: Site, given: Written, parsed: Expression, names: list[str | None]
     ) -> Iterator[Finding]:
-        split = any(element.name is not None and element.splits for element in parsed.right)
+        split = any(element.name is not None and element.is_splitting for element in parsed.right)
         for index, element in enumerate(parsed.right):
             before = parsed.right[index - 1] if index else None
             alone = element.name is None and element.starred and element.count == 1
-            named = before is not None and before.name is not None and not before.splits
+            named = before is not None and before.name is not None and not before.is_splitting
             if alone and named and before is not None:
                 yield self._report_stray_star(site, given, before, element, split)
                 return
-            if element.name is None or not element.splits:
+            if element.name is None or not element.is_splitting:
                 continue
             if element.name not in names:
                 yield self._make_finding(
@@ -75,14 +75,14 @@ class StrayStar(Rule):
                     certainty=Certainty.POSSIBLE,
                 )
                 return
-            if parsed.taken(element.name) is not element:
-                yield self._report_second_star(site, given, element, parsed.taken(element.name))
+            if parsed.right_element_of(element.name) is not element:
+                yield self._report_second_star(site, given, element, parsed.right_element_of(element.name))
                 return
 
     def _report_stray_star(
         self, site: Site, given: Written, name: Element, star: Element, split: bool
     ) -> Finding:
-        gap = given.span(name.end, star.start)
+        gap = given.file_span(name.end, star.start)
         edits = [Edit(*gap, "")] if gap is not None else []
         where = "the remaining devices" if split else "all devices"
         return self._make_finding(
@@ -98,9 +98,9 @@ class StrayStar(Rule):
 
     def _report_second_star(self, site: Site, given: Written, lost: Element, kept: Element | None) -> Finding:
         edits = []
-        if kept is not None and not kept.splits:
+        if kept is not None and not kept.is_splitting:
             # The later one goes, with the space before it.
-            gap = given.span(kept.start - 1, kept.end)
+            gap = given.file_span(kept.start - 1, kept.end)
             edits = [Edit(*gap, "")] if gap is not None else []
         return self._make_finding(
             site,
@@ -135,6 +135,6 @@ class StrayStar(Rule):
             why=f"checked for {site.release('einshard')}",
             help=help,
             fix=fix,
-            span=given.of(element),
+            span=given.span_of_element(element),
             certainty=certainty,
         )

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 from shardlint.libraries.einshard import Expression
 from shardlint.model.values import Api, options
-from shardlint.rules_api.imports import spell_short
+from shardlint.rules_api.imports import spell_bare_names
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Scope, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.einshard._plan import SharedMesh, shared_mesh
-from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written_call
+from shardlint_rules.einshard.calls import MAKE, SHARD, shape_of_sharded, written_call
 
 _NAMES = ("mesh", "device_mesh")
 _SHARDING = {"jax.sharding.NamedSharding": "NamedSharding", "jax.sharding.PartitionSpec": "P"}
@@ -82,11 +82,11 @@ class EinshardToNamedSharding(Rule):
         )
 
     def _write_fix(self, site: Site, calls: list[_Call], mesh: SharedMesh) -> Fix | None:
-        name = next((one for one in _NAMES if not list(site.file.mentions(one))), None)
+        name = next((one for one in _NAMES if not list(site.file.find_mentions(one))), None)
         if name is None or any(_is_inside_argument(one, calls) for one in calls):
             return None
         types = {"jax.sharding.AxisType": "AxisType"} if site.allows("jax", ">=0.9") else {}
-        names, taken = spell_short(site.program, site.file, site.call, {**types, **_SHARDING})
+        names, taken = spell_bare_names(site.program, site.file, site.call, {**types, **_SHARDING})
         edits: list[Edit] = [*taken]
         firsts: dict[Scope | None, ast.stmt] = {}
         shown = ""
@@ -148,7 +148,7 @@ def _parse_call(site: Site) -> _Call | None:
     taken = [element.name for element in parsed.right if element.name is not None]
     ellipses = [sum(element.ellipsis for element in side) for side in (parsed.left, parsed.right)]
     whole = len(set(taken)) == len(taken) and len(set(names)) == len(names)
-    counted = parsed.stars > 0 or parsed.fixed() > 1
+    counted = parsed.star_count > 0 or parsed.fixed_device_count() > 1
     if not whole or ellipses[0] != ellipses[1] or not set(names) - {None} <= set(taken) or not counted:
         return None
     return _Call(site, parsed)
@@ -158,7 +158,7 @@ def _find_calls(site: Site) -> Iterator[_Call]:
     """All calls of the file that are rewritten with this one."""
     seen = set()
     for word in (SHARD.rpartition(".")[2], MAKE.rpartition(".")[2], *_find_aliases(site)):
-        for node in site.file.mentions(word):
+        for node in site.file.find_mentions(word):
             call = site.file.parent(node)
             if not isinstance(call, ast.Call) or call.func is not node or call in seen:
                 continue
@@ -172,18 +172,18 @@ def _find_calls(site: Site) -> Iterator[_Call]:
 
 
 def _find_aliases(site: Site) -> Iterator[str]:
-    for statement in walk(site.file.tree):
+    for statement in walk_nodes(site.file.tree):
         if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("einshard"):
             yield from (alias.asname for alias in statement.names if alias.asname)
 
 
 def _list_entries(call: _Call, mesh: SharedMesh) -> list[str] | None:
     """The entries of the spec as code; None where an ellipsis before a split dimension has no length that is known."""
-    entries = mesh.entries(call.parsed)
+    entries = mesh.entries_code(call.parsed)
     if None not in entries:
         return [entry for entry in entries if entry is not None]
     others = len(call.parsed.left) - 1
-    dims = shape(call.site)
+    dims = shape_of_sharded(call.site)
     array = call.site.argument("arr") if call.site.api == SHARD else None
     if dims is not None and len(dims) >= others:
         hidden = ["None"] * (len(dims) - others)
@@ -201,7 +201,7 @@ def _write_mesh_call(site: Site, mesh: SharedMesh, names: Mapping[str, str]) -> 
     """The call that makes the mesh, with the imports that needs."""
     make, imports = site.spell("jax.make_mesh")
     count, more = site.spell("jax.device_count")
-    arguments = [mesh.shape(f"{count}()"), mesh.names()]
+    arguments = [mesh.shape_code(f"{count}()"), mesh.names_code()]
     types = names.get("jax.sharding.AxisType")
     if types is not None:  # where Explicit is the default
         kinds = f"({types}.Auto,)"
@@ -211,12 +211,12 @@ def _write_mesh_call(site: Site, mesh: SharedMesh, names: Mapping[str, str]) -> 
 
 def _outermost_function(site: Site) -> Scope | None:
     """The outermost function around a call, None at module level: the mesh is made in it."""
-    scope = site.scope.function()
+    scope = site.scope.enclosing_function()
     found = None
     while scope is not None:
         if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
             found = scope
-        scope = scope.parent.function() if scope.parent is not None else None
+        scope = scope.parent.enclosing_function() if scope.parent is not None else None
     return found
 
 
@@ -233,8 +233,8 @@ def _find_statement(site: Site, scope: Scope | None) -> ast.stmt | None:
 def _line_start(site: Site, statement: ast.stmt) -> tuple[int, str] | None:
     """Where the line of a statement begins, and its indentation; None where something else stands on the line."""
     line = min(node.lineno for node in (statement, *getattr(statement, "decorator_list", [])))
-    start = site.file.source.offset(line, 0)
-    indent = site.file.source.text[start : site.file.span(statement)[0]] if line == statement.lineno else ""
+    start = site.file.source.offset_of(line, 0)
+    indent = site.file.source.text[start : site.file.character_span(statement)[0]] if line == statement.lineno else ""
     if indent.strip():
         return None
     if line != statement.lineno:

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from shardlint.model import api
 from shardlint.model.mesh.meshes import is_sharding
-from shardlint.model.reach import lookup
-from shardlint.model.signatures import of_definition
+from shardlint.model.reach import lookup_bindings
+from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import Api, CallResult, Function, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 # Reading these needs no array.
 _FACTS = ("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval", "weak_type")
@@ -53,10 +53,10 @@ def find_carried_array(site: Site, function: Value) -> Carried | None:
     for node in _body_nodes(function.node):
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
-        bindings, owner = lookup(file, node, node.id)
+        bindings, owner = lookup_bindings(file, node, node.id)
         if owner is None or owner in inside or len(bindings) != 1 or node.id in file.rebound_globals:
             continue
-        line = split_at(site, site.value(node))
+        line = line_of_split(site, site.value(node))
         if line is not None and not _reads_shape_only(site, Place(file, node)):
             return Carried(node.id, line)
     return None
@@ -65,7 +65,7 @@ def find_carried_array(site: Site, function: Value) -> Carried | None:
 def _body_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.AST]:
     """The nodes of a body, in text order. Defaults and decorators are evaluated outside."""
     parts = [function.body] if isinstance(function, ast.Lambda) else function.body
-    nodes = [node for part in parts for node in walk(part)]
+    nodes = [node for part in parts for node in walk_nodes(part)]
     return sorted(nodes, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
 
 
@@ -98,14 +98,14 @@ def _all_read_shape(site: Site, place: Place, name: str, depth: int) -> bool:
 def _takes_shape_only(site: Site, file: FileFacts, call: ast.Call, node: ast.AST, depth: int) -> bool:
     """Return whether a call needs only the shape of one of its arguments."""
     callees = options(site.program.value(file, call.func))
-    arguments = site.program.evaluator.arguments(Place(file, call))
+    arguments = site.program.evaluator.read_arguments(Place(file, call))
     if all(isinstance(one, Api) and one.name == "jax.tree.map" for one in callees) and arguments.positional:
         callees = options(site.program.evaluator.value(arguments.positional[0]))
         arguments = replace(arguments, positional=arguments.positional[1:], keywords={})
     for callee in callees:
         if isinstance(callee, Function) and depth:
-            parameters = of_definition(callee.node)
-            bound = (parameters.without_first() if callee.bound else parameters).bind(arguments) or {}
+            parameters = parameters_of_definition(callee.node)
+            bound = (parameters.without_first() if callee.bound else parameters).bind_arguments(arguments) or {}
             names = [name for name, given in bound.items() if given.node is node]
             body = callee.node.body
             inside = Place(callee.place.file, body[0] if isinstance(body, list) else body)
@@ -129,22 +129,22 @@ def _is_abstract(site: Site, file: FileFacts, outer: ast.AST) -> bool:
         return all(isinstance(one, Api) and one.name in _ABSTRACT for one in callees)
     if not isinstance(outer, ast.FunctionDef):
         return False
-    uses = [use for use in file.mentions(outer.name) if isinstance(use, ast.Name)]
+    uses = [use for use in file.find_mentions(outer.name) if isinstance(use, ast.Name)]
     return bool(uses) and all(
         isinstance(call := file.parent(use), ast.Call) and _is_abstract(site, file, call) for use in uses
     )
 
 
-def split_at(site: Site, value: Value) -> int | None:
+def line_of_split(site: Site, value: Value) -> int | None:
     """The line of the call that split the value over a mesh of Auto axes, if it surely did."""
     if len(options(value)) != 1 or not isinstance(value, CallResult) or value.call is None:
         return None
     name = _PLACING.get(value.api)
-    target = value.call.get(name, api.SIGNATURES[value.api]) if name is not None else None
-    if target is None or value.call.place.file is not site.file or _in_traced(site, value.call.place):
+    target = value.call.argument_for(name, api.SIGNATURES[value.api]) if name is not None else None
+    if target is None or value.call.place.file is not site.file or _is_in_traced_code(site, value.call.place):
         return None
     where = site.program.evaluator.value(target, value.call.environment)
-    if not is_sharding(where) or not site.shardings.on_auto_mesh(where):
+    if not is_sharding(where) or not site.shardings.is_on_auto_mesh(where):
         return None
     for option in options(where):
         parts = site.sharding_parts(option)
@@ -154,5 +154,5 @@ def split_at(site: Site, value: Value) -> int | None:
     return value.call.place.line
 
 
-def _in_traced(site: Site, place: Place) -> bool:
+def _is_in_traced_code(site: Site, place: Place) -> bool:
     return site.program.region(place.file, place.node).traced in ("always", "sometimes")

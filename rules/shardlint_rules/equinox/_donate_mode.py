@@ -13,11 +13,11 @@ from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
-from shardlint_rules.equinox._donate_split import SHARDINGS_FIRST, out_of_dict, split
-from shardlint_rules.equinox._keeping import of_definition, of_expression
+from shardlint_rules.equinox._donate_split import SHARDINGS_FIRST, make_split_fix, out_of_dict
+from shardlint_rules.equinox._keeping import wrap_definition, wrap_expression
 from shardlint_rules.equinox.call_text import comments_in, cut_keywords
 from shardlint_rules.equinox.filled import read_dict_entries
-from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
+from shardlint_rules.equinox.hidden_keywords import Hidden, find_hidden_keywords
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
     Definition,
@@ -26,7 +26,7 @@ from shardlint_rules.equinox.wrapped import (
     call_without_keywords,
     describe_other_function,
     find_wrappings,
-    positional,
+    positional_parameters,
 )
 
 _MODES = "filter_jit donates all arguments, or all except the first"
@@ -41,19 +41,19 @@ class Parameters:
     named: tuple[str, ...]
     node: Definition | ast.Lambda
 
-    def index(self, place: object) -> str | None:
+    def parameter_at(self, place: object) -> str | None:
         """The parameter that a number or name stands for."""
         if isinstance(place, int) and -len(self.positions) <= place < len(self.positions):
             return self.positions[place]
         return place if isinstance(place, str) and place in (*self.positions, *self.named) else None
 
 
-def rewrite(site: Site) -> Fix:
+def make_donate_fix(site: Site) -> Fix:
     """The fix. Raises `NotRewritten` where `donate=` cannot say the same, or the text does not tell."""
     if other := describe_other_function(site):
         raise NotRewritten(f"{other}, which take other keywords")
     try:
-        inside = hidden(site)
+        inside = find_hidden_keywords(site)
     except NotRewritten:
         if any(keyword.arg in (*DONATE_SETTINGS, *STATIC_SETTINGS) for keyword in site.call.keywords):
             raise
@@ -82,7 +82,7 @@ def rewrite(site: Site) -> Fix:
     put = {}
     if asked:
         try:
-            put = {donated[0]: ("donate", f'"{_one_mode(site, found)}"')}
+            put = {donated[0]: ("donate", f'"{_single_donate_mode(site, found)}"')}
         except NotRewritten as reason:
             return _pack_kept_arguments(site, inside, donated[0], reason)
     edit, drops = _call_without_keywords(site, inside, put)
@@ -96,14 +96,14 @@ def rewrite(site: Site) -> Fix:
     steps += [f"drop {name}" for name in dropped]
     message = ", ".join(steps)
     edits = [edit, *_remove_unused_dict_variables(site, inside)]
-    if all(_surely_static(site, name, found) for name in static):
+    if all(_is_surely_static(site, name, found) for name in static):
         return site.fix(Safety.SAFE, message, edits, drops=drops)
     return site.fix(
         Safety.UNSAFE, message, edits, "a static argument that is an array would be traced", drops
     )
 
 
-def _one_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
+def _single_donate_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
     if isinstance(found, NotRewritten):
         raise found
     modes = {_donate_mode(site, parameters) for parameters in found}
@@ -117,7 +117,7 @@ def _keyword_argument(site: Site, name: str) -> ast.expr | None:
     keyword = site.keyword(name)
     if keyword is not None:
         return keyword.value
-    return next((one.entries[name] for one in hidden(site) if name in one.entries), None)
+    return next((one.entries[name] for one in find_hidden_keywords(site) if name in one.entries), None)
 
 
 def _has_removed_keywords(one: Hidden) -> bool:
@@ -127,7 +127,7 @@ def _has_removed_keywords(one: Hidden) -> bool:
 
 def _remove_unused_dict_variables(site: Site, inside: list[Hidden]) -> list[Edit]:
     """Edits that take away the variables of dicts that are written out in the call."""
-    return [edit for one in inside if _has_removed_keywords(one) for edit in one.forgotten(site)]
+    return [edit for one in inside if _has_removed_keywords(one) for edit in one.remove_variable(site)]
 
 
 def _call_without_keywords(
@@ -141,7 +141,7 @@ def _call_without_keywords(
     instead = {one: "=".join(put[one.arg]) for one in gone if one.arg is not None and one.arg in put}
     for one in filter(_has_removed_keywords, inside):
         said = ["=".join(put[name]) for name in put if name in one.entries]
-        left = ", ".join(filter(None, [*said, one.without(site, names)]))
+        left = ", ".join(filter(None, [*said, one.remaining_keywords(site, names)]))
         if left:
             instead[one.keyword] = left
         else:
@@ -167,12 +167,12 @@ def _pack_kept_arguments(site: Site, inside: list[Hidden], keyword: str, reason:
         node = site.decorated
         if isinstance(node, ast.FunctionDef):
             parameters = _parameters_of_function(node)
-            given = {parameters.index(place) for place in places}
+            given = {parameters.parameter_at(place) for place in places}
             if None in given:
                 raise reason
-            edits, told = of_definition(site, node, {name for name in given if name}, edit)
+            edits, told = wrap_definition(site, node, {name for name in given if name}, edit)
         else:
-            edits, told = of_expression(site, places, _call_settings(site, edit.text))
+            edits, told = wrap_expression(site, places, _call_settings(site, edit.text))
     except NotRewritten as why:
         try:
             return _split_arguments_at_call(site, inside, places, why)
@@ -201,7 +201,7 @@ def _split_arguments_at_call(
     if any(_keyword_argument(site, one) is not None for one in SHARDING_SETTINGS):
         raise NotRewritten(SHARDINGS_FIRST)
     try:
-        return split(site, places, inside, site.text(node))
+        return make_split_fix(site, places, inside, site.text(node))
     except NotRewritten as why:
         named = site.argument("fun") is None and isinstance(site.file.parent(site.call), ast.Assign)
         raise (why if places is None or named else reason) from None
@@ -211,12 +211,12 @@ def _call_settings(site: Site, text: str) -> str:
     """The settings of a call without its function."""
     import libcst as cst
 
-    from shardlint.rules_api.cst import code, parse_expression
+    from shardlint.rules_api.cst import code_of_node, parse_expression
 
     call = parse_expression(text)
     assert isinstance(call, cst.Call)
     left = [one for one in call.args if one.keyword is not None and one.keyword.value != "fun"]
-    return ", ".join(code(one.with_changes(comma=cst.MaybeSentinel.DEFAULT)).strip() for one in left)
+    return ", ".join(code_of_node(one.with_changes(comma=cst.MaybeSentinel.DEFAULT)).strip() for one in left)
 
 
 def _donated_places(site: Site, name: str) -> list[int | str]:
@@ -226,7 +226,7 @@ def _donated_places(site: Site, name: str) -> list[int | str]:
     value = site.value(node)
     if value == Constant(None):
         return []
-    listed = site.program.evaluator.trees.listed(value)
+    listed = site.program.evaluator.trees.list_elements(value)
     items = listed.items if listed is not None and not listed.open else (value,)
     found = [item.value for item in items if isinstance(item, Constant)]
     places = [one for one in found if isinstance(one, int | str) and not isinstance(one, bool)]
@@ -238,14 +238,18 @@ def _donated_places(site: Site, name: str) -> list[int | str]:
 def _wrapped_parameters(site: Site, wrapping: Wrapping) -> Parameters:
     node = wrapping.function
     if isinstance(node, Definition):
-        below = node.decorator_list[node.decorator_list.index(_as_expression(wrapping.by)) + 1 :]
+        below = node.decorator_list[node.decorator_list.index(_parse_as_expression(wrapping.by)) + 1 :]
         if any(site.text(decorator) == "classmethod" for decorator in node.decorator_list):
             raise NotRewritten(f"`{node.name}` is a classmethod")
         for decorator in below:
             if not _keeps_parameters(site, decorator):
                 raise NotRewritten(f"`@{site.text(decorator)}` is between filter_jit and `{node.name}`")
-        of_class = site.file.home(node).kind == "class"  # whose first argument no call shows
-        given = None if of_class else _count_given(site.program.flow.ends(site.file, node), node.decorator_list)
+        of_class = site.file.evaluation_scope(node).kind == "class"  # whose first argument no call shows
+        given = (
+            None
+            if of_class
+            else _count_positional_arguments(site.program.flow.ends(site.file, node), node.decorator_list)
+        )
         return _parameters_of_function(node, given)
     found = options(site.value(node))
     for value in found:
@@ -258,11 +262,11 @@ def _wrapped_parameters(site: Site, wrapping: Wrapping) -> Parameters:
     if len(found) != 1 or not isinstance(found[0], Function):
         raise NotRewritten(f"the parameters of `{site.text(node)}` are not known")
     return _parameters_of_function(
-        found[0].node, _count_given(site.program.flow.calls(Place(site.file, site.call)))
+        found[0].node, _count_positional_arguments(site.program.flow.calls(Place(site.file, site.call)))
     )
 
 
-def _as_expression(node: ast.AST) -> ast.expr:
+def _parse_as_expression(node: ast.AST) -> ast.expr:
     assert isinstance(node, ast.expr)
     return node
 
@@ -279,7 +283,7 @@ def _keeps_parameters(site: Site, decorator: ast.expr) -> bool:
 
 def _parameters_of_function(node: Definition | ast.Lambda, given: int | None = None) -> Parameters:
     """The parameters of a function, of `*args` as many as each call has that are `given` by position."""
-    positions = tuple(arg.arg for arg in positional(node))
+    positions = tuple(arg.arg for arg in positional_parameters(node))
     star, double_star = node.args.vararg, node.args.kwarg
     if star is not None and given is not None and given >= len(positions):
         positions += tuple(f"{star.arg}[{index}]" for index in range(given - len(positions)))
@@ -290,7 +294,7 @@ def _parameters_of_function(node: Definition | ast.Lambda, given: int | None = N
     return Parameters(positions, tuple(arg.arg for arg in node.args.kwonlyargs), node)
 
 
-def _count_given(ends: Ends, decorators: Sequence[ast.expr] = ()) -> int | None:
+def _count_positional_arguments(ends: Ends, decorators: Sequence[ast.expr] = ()) -> int | None:
     """How many positional arguments all calls give; None where that is not known, or not the same."""
     counts: set[int] = set()
     for end in ends.found:
@@ -307,7 +311,7 @@ def _donated_names(site: Site, names: tuple[str, ...], parameters: Parameters) -
     chosen = set()
     for name in names:
         for place in _donated_places(site, name) if _keyword_argument(site, name) is not None else ():
-            parameter = parameters.index(place)
+            parameter = parameters.parameter_at(place)
             if parameter is None:
                 raise NotRewritten(f"the function has no argument {place!r}")
             chosen.add(parameter)
@@ -327,7 +331,7 @@ def _donate_mode(site: Site, parameters: Parameters) -> str:
     raise NotRewritten(f"{_MODES}: pass the arguments to keep as the first argument, in a tuple")
 
 
-def _surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten) -> bool:
+def _is_surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten) -> bool:
     """Return whether the static arguments of a keyword are no arrays, so that removing it changes nothing."""
     try:
         places = _donated_places(site, name)
@@ -335,24 +339,24 @@ def _surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten
         return False
     if isinstance(found, NotRewritten):
         return not places
-    return all(_no_array(parameters, place) for parameters in found for place in places)
+    return all(_is_not_array(parameters, place) for parameters in found for place in places)
 
 
-def _no_array(parameters: Parameters, place: int | str) -> bool:
-    annotation = _parameter_annotation(parameters, parameters.index(place))
+def _is_not_array(parameters: Parameters, place: int | str) -> bool:
+    annotation = _parameter_annotation(parameters, parameters.parameter_at(place))
     return annotation is not None and _type_is_no_array(annotation)
 
 
 def _parameter_annotation(parameters: Parameters, name: str | None) -> ast.expr | None:
     node = parameters.node
-    every = (*positional(node), *node.args.kwonlyargs)
+    every = (*positional_parameters(node), *node.args.kwonlyargs)
     return next((arg.annotation for arg in every if arg.arg == name), None)
 
 
 def _may_hold_arrays(site: Site, parameters: Parameters, name: str) -> bool:
     """Return whether a static argument may be a tree with arrays, which "all" would donate: `self` of a Module."""
     node = parameters.node
-    home = site.file.home(node).node
+    home = site.file.evaluation_scope(node).node
     decorated = [] if isinstance(node, ast.Lambda) else [site.text(one) for one in node.decorator_list]
     if isinstance(home, ast.ClassDef) and name in parameters.positions[:1] and "staticmethod" not in decorated:
         return bool(home.bases or home.decorator_list)

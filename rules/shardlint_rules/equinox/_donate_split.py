@@ -31,7 +31,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Sequence
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import DONATE_SETTINGS, SHARDING_SETTINGS, STATIC_SETTINGS
 from shardlint.model.values import Items
 from shardlint.rewrite.indent import UNIT
@@ -39,22 +39,22 @@ from shardlint.rules_api.rule import Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import names_in, walk
+from shardlint.syntax.nodes import names_in, walk_nodes
 from shardlint_rules.equinox._keeping import (
     SIMPLE,
+    choose_unique_name,
     edit_above_statement,
-    named,
     refuse_lowered,
     refuse_lowered_target,
 )
 from shardlint_rules.equinox.before_call import (
     check_place,
+    choose_free_names,
     copy_dict_text,
-    free_names,
-    own_dict,
-    single_quotes,
+    is_local_dict,
+    uses_single_quotes,
 )
-from shardlint_rules.equinox.beside_statement import indent_of, replace_statement
+from shardlint_rules.equinox.beside_statement import indentation_of, replace_statement
 from shardlint_rules.equinox.call_text import comments_in
 from shardlint_rules.equinox.filled import read_dict_entries
 from shardlint_rules.equinox.hidden_keywords import Hidden
@@ -82,7 +82,7 @@ _PERHAPS_ONE = "numbers = {numbers} if isinstance(numbers, int) else set(numbers
 _SEVERAL = "numbers = set(numbers)"
 
 
-def split(site: Site, places: Collection[int | str] | None, inside: Sequence[Hidden], numbers: str) -> Fix:
+def make_split_fix(site: Site, places: Collection[int | str] | None, inside: Sequence[Hidden], numbers: str) -> Fix:
     """The fix. `places` are the numbers, None where the text does not tell; `numbers` is how they are written.
 
     Raises `NotRewritten`.
@@ -97,8 +97,8 @@ def split(site: Site, places: Collection[int | str] | None, inside: Sequence[Hid
     first = len(known) if known is not None and set(known) == set(range(len(known))) else None
     function = site.argument("fun") if site.form == "call" else None
     if function is not None:
-        return _of_call(site, function, first, inside, _Taken(numbers, _as_set(site, numbers)))
-    return _of_name(site, known, first, inside, numbers)
+        return _split_call(site, function, first, inside, _Taken(numbers, _numbers_as_set(site, numbers)))
+    return _split_partial(site, known, first, inside, numbers)
 
 
 def out_of_dict(site: Site) -> Fix:
@@ -117,26 +117,26 @@ def out_of_dict(site: Site) -> Fix:
     if any(map(site.keyword, SHARDING_SETTINGS)):
         raise NotRewritten(SHARDINGS_FIRST)
     check_place(site)
-    own = own_dict(site, held[0].value)
-    numbers, options = free_names(site, [number, "options"])
+    own = is_local_dict(site, held[0].value)
+    numbers, options = choose_free_names(site, [number, "options"])
     variable = text if own else options
-    quote = "'" if single_quotes(site) else '"'
+    quote = "'" if uses_single_quotes(site) else '"'
     lines = [] if own else [f"{variable} = {copy_dict_text(site, held[0].value)}"]
     for key, entry in entries.items():
         default = "" if entry.surely else f", {'()' if key == number else 'None'}"
         taken = f"{variable}.pop({quote}{key}{quote}{default})"
         lines.append(f"{numbers} = {taken}" if key == number else taken)
     held_in = _Taken(numbers, _PERHAPS_ONE, held[0], variable, tuple(lines))
-    return _of_call(site, function, None, [], held_in)
+    return _split_call(site, function, None, [], held_in)
 
 
-def _of_call(site: Site, function: ast.expr, first: int | None, inside: Sequence[Hidden], held: _Taken) -> Fix:
+def _split_call(site: Site, function: ast.expr, first: int | None, inside: Sequence[Hidden], held: _Taken) -> Fix:
     statement = site.file.statement(site.call)
-    if not isinstance(statement, SIMPLE) or site.file.home(statement).kind == "class":
+    if not isinstance(statement, SIMPLE) or site.file.evaluation_scope(statement).kind == "class":
         raise NotRewritten(f"no function can be written above line {statement.lineno}")
-    indent = indent_of(site, statement)
+    indent = indentation_of(site, statement)
     refuse_lowered_target(site, statement)
-    name = named(site, function)
+    name = choose_unique_name(site, function)
     taken = "function" if first is not None else "function, numbers"
     body = _write_split_function(site, _find_settings(site, inside, held), first, held.as_set)
     lines = [f"def {name}({taken}):", *(f"{UNIT}{line}" if line else "" for line in body)]
@@ -146,11 +146,11 @@ def _of_call(site: Site, function: ast.expr, first: int | None, inside: Sequence
         edit_above_statement(site, statement, indent, lines),
         site.replace(site.call, f"{name}({given})"),
     ]
-    edits += [edit for one in inside if set(_GONE) & set(one.entries) for edit in one.forgotten(site)]
+    edits += [edit for one in inside if set(_GONE) & set(one.entries) for edit in one.remove_variable(site)]
     return site.fix(Safety.UNSAFE, _TOLD, edits, _WHY)
 
 
-def _of_name(
+def _split_partial(
     site: Site, places: list[int] | None, first: int | None, inside: Sequence[Hidden], numbers: str
 ) -> Fix:
     """`jit = partial(filter_jit, donate_argnums=0)` as `def jit(function)`."""
@@ -158,18 +158,18 @@ def _of_name(
     target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
     if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
         raise NotRewritten(f"no function can be written above line {site.call.lineno}")
-    scope = site.file.home(statement)
+    scope = site.file.evaluation_scope(statement)
     if scope.kind == "class" or len(site.file.bindings(scope, target.id)) > 1:
         raise NotRewritten(f"`{target.id}` is bound more than once or in a class")
     if site.arguments.open_positional or len(site.call.args) != (1 if site.form == "partial" else 0):
         raise NotRewritten(f"a star argument at line {site.call.lineno} hides the function")
     for file, use in _find_uses(site, target):
-        if not _wraps_one(file, use):
+        if not _is_single_wrapping(file, use):
             line = f"line {use.lineno}" if file is site.file else f"{file.path.name}:{use.lineno}"
             raise NotRewritten(f"`{target.id}` has another use than wrapping a function at {line}")
         for one in _names_of_wrapped(file, use):
             refuse_lowered(site, one)
-    indent = indent_of(site, statement)
+    indent = indentation_of(site, statement)
     if places is None:
         raise NotRewritten(f"`{numbers}` does not show which arguments are donated")
     test = " or ".join(f"i == {one}" for one in sorted(places))
@@ -179,7 +179,7 @@ def _of_name(
     )
     lines = [f"def {target.id}(function):", *(f"{UNIT}{line}" if line else "" for line in body)]
     text = "\n".join(f"{indent}{line}" if line and number else line for number, line in enumerate(lines))
-    text = text.replace("\n", site.file.source.newline)
+    text = text.replace("\n", site.file.source.common_newline)
     drops = names_in(site.call.func) if site.form == "partial" else set()
     drops -= {wraps.partition(".")[0]}
     return site.fix(
@@ -191,7 +191,7 @@ def _of_name(
     )
 
 
-def _as_set(site: Site, numbers: str) -> str:
+def _numbers_as_set(site: Site, numbers: str) -> str:
     """How the numbers become a set: of what may be one number, or None, too."""
     keyword = site.keyword(DONATE_SETTINGS[0])
     value = site.value(keyword.value) if keyword is not None else None
@@ -255,7 +255,7 @@ def _find_settings(site: Site, inside: Sequence[Hidden], held: _Taken | None) ->
         elif keyword.arg is not None:
             found.append(f"{keyword.arg}={site.text(keyword.value)}")
         elif known is not None and set(_GONE) & set(known.entries):
-            found.append(known.without(site, _GONE))
+            found.append(known.remaining_keywords(site, _GONE))
         else:
             found.append(f"**{site.text(keyword.value)}")
     found = [one for one in found if one]
@@ -271,29 +271,29 @@ def _find_settings(site: Site, inside: Sequence[Hidden], held: _Taken | None) ->
 def _refuse_inner_names(site: Site) -> None:
     """Raise `NotRewritten` where a setting reads what a comprehension or a lambda around the call binds."""
     for keyword in site.call.keywords:
-        for part in walk(keyword.value) if keyword.arg not in _GONE else ():
+        for part in walk_nodes(keyword.value) if keyword.arg not in _GONE else ():
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-                scope = lookup(site.file, part, part.id)[1]
+                scope = lookup_bindings(site.file, part, part.id)[1]
                 if scope is not None and scope.kind in ("class", "comprehension", "lambda"):
                     raise NotRewritten(f"`{part.id}` is a different variable in a function above the statement")
 
 
 def _find_uses(site: Site, target: ast.Name) -> Iterator[tuple[FileFacts, ast.expr]]:
     """The uses of a name that are seen, in other files too. Raises `NotRewritten` where not all can be."""
-    for use in site.file.mentions(target.id):
+    for use in site.file.find_mentions(target.id):
         if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
             yield site.file, use
-    if site.file.home(target).kind != "module":
+    if site.file.evaluation_scope(target).kind != "module":
         return
-    for file in site.program.project.importing(site.file.path, target.id):
+    for file in site.program.project.files_importing(site.file.path, target.id):
         if file is None:
             raise NotRewritten(f"shardlint did not read all files that may import `{target.id}`")
-        for node in file.mentions(target.id):
+        for node in file.find_mentions(target.id):
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
                 yield file, node
 
 
-def _wraps_one(file: FileFacts, use: ast.expr) -> bool:
+def _is_single_wrapping(file: FileFacts, use: ast.expr) -> bool:
     """Return whether a use decorates a function, or is called with one function alone."""
     outer = file.parent(use)
     if isinstance(outer, Definition):

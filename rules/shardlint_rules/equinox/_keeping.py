@@ -25,17 +25,17 @@ import io
 import tokenize
 from collections.abc import Collection, Sequence
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Function, options
 from shardlint.rewrite.indent import UNIT, indented_as
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.syntax.nodes import names_in, walk
-from shardlint_rules.equinox.beside_statement import blank_lines_above, indent_of, replace_statement
-from shardlint_rules.equinox.same_in_body import stays_itself
-from shardlint_rules.equinox.wrapped import NotRewritten, positional
+from shardlint.syntax.nodes import names_in, walk_nodes
+from shardlint_rules.equinox.beside_statement import blank_lines_above, indentation_of, replace_statement
+from shardlint_rules.equinox.same_in_body import is_constant_function
+from shardlint_rules.equinox.wrapped import NotRewritten, positional_parameters
 
 _MODE = "all-except-first"
 _REPEATED = (ast.Lambda, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
@@ -55,77 +55,77 @@ class _Taken:
     signature: str
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def kept_parameters(self) -> tuple[str, ...]:
         """Return the parameters that are not donated, in order."""
         return tuple(one for one in (*self.names, *self.named) if one not in self.donated)
 
     @property
-    def variables(self) -> tuple[str, ...]:
+    def kept_without_stars(self) -> tuple[str, ...]:
         """Return the parameters that are not donated, without stars."""
-        return tuple(one.lstrip("*") for one in self.kept)
+        return tuple(one.lstrip("*") for one in self.kept_parameters)
 
     @property
-    def arguments(self) -> str:
+    def forwarded_arguments(self) -> str:
         """How all are handed on."""
         last = [one for one in self.names if one.startswith("**")]
         names = [one for one in self.names if one not in last]
         return ", ".join([*names, *(f"{name}={name}" for name in self.named), *last])
 
     @property
-    def packed(self) -> str:
+    def packed_name(self) -> str:
         """The name of what holds those that are kept."""
         return next(one for one in ("kept", "kept_", "kept__") if one not in (*self.names, *self.named))
 
-    def refuse(self, *names: str) -> None:
+    def refuse_parameters(self, *names: str) -> None:
         """Raise `NotRewritten` where one of these names is a parameter."""
-        if {*names, self.packed} & {*self.names, *self.named}:
+        if {*names, self.packed_name} & {*self.names, *self.named}:
             raise NotRewritten("a parameter has a name that the new function assigns")
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def donated_parameters(self) -> tuple[str, ...]:
         """Return the donated parameters, in order."""
         return tuple(one for one in (*self.names, *self.named) if one in self.donated)
 
 
-def of_definition(
+def wrap_definition(
     site: Site, node: ast.FunctionDef, donated: Collection[str], cut: Edit
 ) -> tuple[list[Edit], str]:
     """The edits around a decorated function, the `cut` of its decorator among them, and what they do."""
-    mine = next(one for one in node.decorator_list if any(part is site.call for part in walk(one)))
+    mine = next(one for one in node.decorator_list if any(part is site.call for part in walk_nodes(one)))
     if mine is not node.decorator_list[-1]:
         raise NotRewritten(f"another decorator is between filter_jit and `{node.name}`")
-    source, names = site.file.source, [arg.arg for arg in (*positional(node), *node.args.kwonlyargs)]
+    source, names = site.file.source, [arg.arg for arg in (*positional_parameters(node), *node.args.kwonlyargs)]
     kept = [name for name in names if name not in donated]
     hidden, called, kind = _hide_jitted_function(site, node)
-    indent = indent_of(site, node)
+    indent = indentation_of(site, node)
     _check_body(site, node)
-    if _in_loop(site, node):
+    if _is_in_loop(site, node):
         raise NotRewritten(f"`{node.name}` is created in a loop: each wrapper would call the last function")
     opened, closed = _parameter_brackets(site, node)
-    annotated = {arg.arg: site.text(arg) for arg in (*positional(node), *node.args.kwonlyargs)}
+    annotated = {arg.arg: site.text(arg) for arg in (*positional_parameters(node), *node.args.kwonlyargs)}
     first, pack = _free_parameter_name(site, node, "kept"), _format_tuple(kept)
     inner = ", ".join([first, *(annotated[name] for name in names if name in donated)])
-    at = source.text.index(node.name, site.file.span(node)[0] + len("def"))
+    at = source.text.index(node.name, site.file.character_span(node)[0] + len("def"))
     edits = [cut, Edit(at, at + len(node.name), hidden), Edit(opened + 1, closed, inner)]
     above = [one for one in node.decorator_list if one.lineno < mine.lineno]
     doc = ""
     unpack = f"{_format_targets(kept)} = {first}"
     begins = node.body[0]
-    body_indent = source.line(begins.lineno)[: begins.col_offset]
+    body_indent = source.line_text(begins.lineno)[: begins.col_offset]
     if ast.get_docstring(node, clean=False) is not None:
-        start, end = site.file.span(begins)
+        start, end = site.file.character_span(begins)
         doc = f"{body_indent}{source.text[start:end]}\n"
         edits.append(Edit(start, end, unpack))
     else:
-        line = source.line_starts[_line_of(site, closed)]
-        edits.append(Edit(line, line, f"{body_indent}{unpack}{source.newline}"))
+        line = source.line_starts[_line_number_at(site, closed)]
+        edits.append(Edit(line, line, f"{body_indent}{unpack}{source.common_newline}"))
     begin = source.line_starts[(above[0] if above else mine).lineno - 1]
     own = source.line_starts[mine.lineno - 1]
     moved = source.text[begin:own]
     if "#" in moved:
         raise NotRewritten("a comment between the decorators would be lost")
     if moved or kind:
-        edits.append(Edit(begin, own, f"{indent}{kind}{source.newline}" if kind else ""))
+        edits.append(Edit(begin, own, f"{indent}{kind}{source.common_newline}" if kind else ""))
     head = source.text[opened : _header_end(site, node, closed)].replace("\r\n", "\n")
     called_with = ", ".join([pack, *(name for name in names if name in donated)])
     text = f"{moved}{indent}def {node.name}{head}:\n{doc}"
@@ -136,18 +136,18 @@ def of_definition(
     gap = "\n" if indent else "\n\n"
     if lines_end:  # the file ends without one, and goes on to
         text = text.removesuffix("\n")
-    whole = f"{lines_end}{gap}{text}".replace("\r\n", "\n").replace("\n", source.newline)
+    whole = f"{lines_end}{gap}{text}".replace("\r\n", "\n").replace("\n", source.common_newline)
     return [*edits, Edit(below, below, whole)], _describe_donation(kept)
 
 
 def _hide_jitted_function(site: Site, node: ast.FunctionDef) -> tuple[str, str, str]:
     """The name that the jitted function takes, how it is called from the outer one, and its own decorator."""
     hidden = f"_{node.name.strip('_')}"
-    if node.name.startswith("_") or site.file.mentions(hidden):
+    if node.name.startswith("_") or site.file.find_mentions(hidden):
         hidden = f"_donating_{node.name.strip('_')}"
-    if site.file.mentions(hidden):
+    if site.file.find_mentions(hidden):
         raise NotRewritten(f"the file uses the name `{hidden}` already")
-    home = site.file.home(node)
+    home = site.file.evaluation_scope(node)
     above = [site.text(one) for one in node.decorator_list[:-1]]
     if home.kind != "class":
         return hidden, hidden, ""
@@ -162,7 +162,7 @@ def _hide_jitted_function(site: Site, node: ast.FunctionDef) -> tuple[str, str, 
 def _check_body(site: Site, node: ast.FunctionDef) -> None:
     if getattr(node, "type_params", None):
         raise NotRewritten(f"`{node.name}` has type parameters")
-    for part in walk(node):
+    for part in walk_nodes(node):
         if isinstance(part, ast.Yield | ast.YieldFrom):
             raise NotRewritten(f"`{node.name}` is a generator")
         if isinstance(part, ast.Name) and part.id in ("super", "locals", "__class__"):
@@ -172,16 +172,16 @@ def _check_body(site: Site, node: ast.FunctionDef) -> None:
 
 def refuse_lowered(site: Site, name: str) -> None:
     """Raise `NotRewritten` if a method of the jit is called, which a wrapper function lacks."""
-    files = [site.file, *site.program.project.importing(site.file.path, name)]
+    files = [site.file, *site.program.project.files_importing(site.file.path, name)]
     for file in files:
-        if file is not None and any(file.says(f"{name}.{word}") for word in ("lower(", "__wrapped__")):
+        if file is not None and any(file.contains_text(f"{name}.{word}") for word in ("lower(", "__wrapped__")):
             raise NotRewritten(f"the code uses `{name}.lower`, and a wrapper of the jit has no `lower`")
 
 
 def _parameter_brackets(site: Site, node: ast.FunctionDef) -> tuple[int, int]:
     """Where the parameters' brackets are. Raises `NotRewritten` where a comment is in them."""
     source = site.file.source
-    at = source.text.index("(", site.file.span(node)[0])
+    at = source.text.index("(", site.file.character_span(node)[0])
     depth = 0
     for token in tokenize.generate_tokens(io.StringIO(source.text[at:], newline="").readline):
         if token.type == tokenize.COMMENT:
@@ -189,53 +189,53 @@ def _parameter_brackets(site: Site, node: ast.FunctionDef) -> tuple[int, int]:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.string, 0)
         if depth == 0:
             row, column = token.start
-            line = _line_of(site, at)
+            line = _line_number_at(site, at)
             start = at if row == 1 else source.line_starts[line + row - 2]
             return at, start + column
     raise NotRewritten(f"the parameters of `{site.text()}` are not known")
 
 
-def _line_of(site: Site, at: int) -> int:
-    return site.file.source.position(at)[0]
+def _line_number_at(site: Site, at: int) -> int:
+    return site.file.source.position_of(at)[0]
 
 
 def _header_end(site: Site, node: ast.FunctionDef, closed: int) -> int:
     """Where the header ends. The body begins on a line of its own, or this raises."""
     source = site.file.source
-    after = site.file.span(node.returns)[1] if node.returns is not None else closed + 1
-    line = source.line(_line_of(site, after))
-    rest = line[after - source.line_starts[_line_of(site, after) - 1] :]
-    if rest.strip() != ":" or node.body[0].lineno <= _line_of(site, after):
+    after = site.file.character_span(node.returns)[1] if node.returns is not None else closed + 1
+    line = source.line_text(_line_number_at(site, after))
+    rest = line[after - source.line_starts[_line_number_at(site, after) - 1] :]
+    if rest.strip() != ":" or node.body[0].lineno <= _line_number_at(site, after):
         raise NotRewritten(f"the body of `{node.name}` begins on its first line")
     return after
 
 
-def of_expression(site: Site, donated: Collection[int | str], settings: str) -> tuple[list[Edit], str]:
+def wrap_expression(site: Site, donated: Collection[int | str], settings: str) -> tuple[list[Edit], str]:
     """The edits around `filter_jit(function, ...)`, `settings` being what is left of it, and what they do."""
     function = site.argument("fun")
     statement = site.file.statement(site.call)
     if function is None or site.form != "call" or not isinstance(statement, SIMPLE):
         raise NotRewritten(f"no function can be written above line {statement.lineno}")
-    if site.file.home(statement).kind == "class":
+    if site.file.evaluation_scope(statement).kind == "class":
         raise NotRewritten(f"no function can be written above line {statement.lineno}")
-    indent = indent_of(site, statement)
+    indent = indentation_of(site, statement)
     taken = _read_parameters(site, function, donated)
     refuse_lowered_target(site, statement)
-    handed = not stays_itself(site, function, statement)
-    if _made_anew(site, function, statement) or (handed and not _is_there_later(site, function)):
-        name = _unused_name(site, named(site, function))
+    handed = not is_constant_function(site, function, statement)
+    if _is_recreated_per_run(site, function, statement) or (handed and not _is_there_later(site, function)):
+        name = _unused_name(site, choose_unique_name(site, function))
         lines = _write_pair_factory(site, taken, name, settings)
         return [
             edit_above_statement(site, statement, indent, lines),
             site.replace(site.call, f"{name}({site.text(function)})"),
-        ], (_describe_donation(taken.variables))
+        ], (_describe_donation(taken.kept_without_stars))
     target = (
         statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is site.call else None
     )
     own = target.id if isinstance(target, ast.Name) else ""
-    if own and len(site.file.bindings(site.file.home(statement), own)) > 1:
+    if own and len(site.file.bindings(site.file.evaluation_scope(statement), own)) > 1:
         raise NotRewritten(f"`{own}` is bound more than once")
-    outer = own or _unused_name(site, named(site, function))
+    outer = own or _unused_name(site, choose_unique_name(site, function))
     lines = _write_function_pair(
         site, function, taken, handed, (_unused_name(site, f"_{outer.strip('_')}"), outer), settings
     )
@@ -243,11 +243,11 @@ def of_expression(site: Site, donated: Collection[int | str], settings: str) -> 
         gap = [] if indent else [""]
         whole = [line for part in lines for line in ([*gap, part] if not part else [part])]
         text = "\n".join(indent + line if line and number else line for number, line in enumerate(whole))
-        return replace_statement(site, statement, text, indent), _describe_donation(taken.variables)
+        return replace_statement(site, statement, text, indent), _describe_donation(taken.kept_without_stars)
     return [
         edit_above_statement(site, statement, indent, lines),
         site.replace(site.call, outer),
-    ], _describe_donation(taken.variables)
+    ], _describe_donation(taken.kept_without_stars)
 
 
 def _write_function_pair(
@@ -256,38 +256,38 @@ def _write_function_pair(
     """The jitted function that takes what is kept first, and the one around it. Between them is an empty line."""
     written = site.text(function)
     held = ["function" if "." in written else written] if handed else []
-    taken.refuse(*held)
-    call = f"{held[0] if held else written}({taken.arguments})"
+    taken.refuse_parameters(*held)
+    call = f"{held[0] if held else written}({taken.forwarded_arguments})"
     if isinstance(function, ast.Lambda):
         call = site.text(function.body)
     if "\n" in call or "\n" in settings:
         raise NotRewritten(f"the call at line {site.call.lineno} is written over several lines")
-    kept = _format_tuple([*([written] if held else []), *taken.variables])
+    kept = _format_tuple([*([written] if held else []), *taken.kept_without_stars])
     return [
         f"@{site.text(site.call.func)}({settings})",
-        f"def {names[0]}({', '.join([taken.packed, *taken.given])}):",
-        f"{UNIT}{_format_targets([*held, *taken.variables])} = {taken.packed}",
+        f"def {names[0]}({', '.join([taken.packed_name, *taken.donated_parameters])}):",
+        f"{UNIT}{_format_targets([*held, *taken.kept_without_stars])} = {taken.packed_name}",
         f"{UNIT}return {call}",
         "",
         f"def {names[1]}({taken.signature}):",
-        f"{UNIT}return {names[0]}({', '.join([kept, *taken.given])})",
+        f"{UNIT}return {names[0]}({', '.join([kept, *taken.donated_parameters])})",
     ]
 
 
 def _write_pair_factory(site: Site, taken: _Taken, name: str, settings: str) -> list[str]:
     """A function that makes the pair of the function it is given: of one whose name means another later."""
-    taken.refuse("function", "jitted", "call")
+    taken.refuse_parameters("function", "jitted", "call")
     if "\n" in settings:
         raise NotRewritten(f"the call at line {site.call.lineno} is written over several lines")
-    kept = _format_tuple(["function", *taken.variables])
+    kept = _format_tuple(["function", *taken.kept_without_stars])
     body = [
         f"@{site.text(site.call.func)}({settings})",
-        f"def jitted({', '.join([taken.packed, *taken.given])}):",
-        f"{UNIT}{_format_targets(['function', *taken.variables])} = {taken.packed}",
-        f"{UNIT}return function({taken.arguments})",
+        f"def jitted({', '.join([taken.packed_name, *taken.donated_parameters])}):",
+        f"{UNIT}{_format_targets(['function', *taken.kept_without_stars])} = {taken.packed_name}",
+        f"{UNIT}return function({taken.forwarded_arguments})",
         "",
         f"def call({taken.signature}):",
-        f"{UNIT}return jitted({', '.join([kept, *taken.given])})",
+        f"{UNIT}return jitted({', '.join([kept, *taken.donated_parameters])})",
         "",
         "return call",
     ]
@@ -301,13 +301,13 @@ def edit_above_statement(site: Site, statement: ast.stmt, indent: str, lines: Se
     nested = lines[0].startswith("def ")
     text = "".join(f"{indent}{line}\n" if line else "\n" if nested else gap for line in lines)
     text = blank_lines_above(site, statement, indent) + indented_as(site.file, text, indent) + gap
-    return Edit(start, start, text.replace("\r\n", "\n").replace("\n", site.file.source.newline))
+    return Edit(start, start, text.replace("\r\n", "\n").replace("\n", site.file.source.common_newline))
 
 
-def named(site: Site, function: ast.expr) -> str:
+def choose_unique_name(site: Site, function: ast.expr) -> str:
     """A name for what calls a function, another one for each call of the file: several fixes are made at once."""
     said = _function_name(site, function)
-    calls = [site.file.parent(mention) for mention in site.file.mentions("filter_jit")]
+    calls = [site.file.parent(mention) for mention in site.file.find_mentions("filter_jit")]
     earlier = [
         one for one in calls
         if isinstance(one, ast.Call) and one.args and (one.lineno, one.col_offset) < _position_of(site.call)
@@ -336,7 +336,7 @@ def refuse_lowered_target(site: Site, statement: ast.stmt) -> None:
             refuse_lowered(site, target.id if isinstance(target, ast.Name) else target.attr)
 
 
-def _made_anew(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
+def _is_recreated_per_run(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
     """Return whether the call runs several times with functions of one name, or its result takes the name."""
     if isinstance(statement, ast.Assign) and site.text(function) in map(site.text, statement.targets):
         return True
@@ -345,11 +345,11 @@ def _made_anew(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
             break
         if isinstance(outer, _REPEATED):
             return True
-    return _in_loop(site, statement)
+    return _is_in_loop(site, statement)
 
 
-def _in_loop(site: Site, statement: ast.stmt) -> bool:
-    scope = site.file.home(statement)
+def _is_in_loop(site: Site, statement: ast.stmt) -> bool:
+    scope = site.file.evaluation_scope(statement)
     for outer in site.file.ancestors(statement):
         if outer is scope.node:
             return False
@@ -361,7 +361,7 @@ def _in_loop(site: Site, statement: ast.stmt) -> bool:
 def _is_there_later(site: Site, function: ast.expr) -> bool:
     """Return whether an expression keeps its value until the function is called: a name bound once, a bound method."""
     if isinstance(function, ast.Name):
-        bindings, scope = lookup(site.file, function, function.id)
+        bindings, scope = lookup_bindings(site.file, function, function.id)
         return len(bindings) == 1 and scope is not None and scope.kind in ("function", "module")
     found = options(site.value(function))
     return isinstance(function, ast.Attribute) and all(isinstance(one, Function) and one.bound for one in found)
@@ -374,7 +374,7 @@ def _read_parameters(site: Site, function: ast.expr, donated: Collection[int | s
         return _first_of_more(site, function, donated)
     names = set()
     for one in donated:
-        index = known.index(one) if isinstance(one, int) else None
+        index = known.nonnegative_position(one) if isinstance(one, int) else None
         name = one if isinstance(one, str) else known.positional[index] if index is not None else ""
         if name not in (*known.positional, *known.keyword_only):
             raise NotRewritten(f"the function has no argument {one!r}")
@@ -434,7 +434,7 @@ def _first_of_more(site: Site, function: ast.expr, donated: Collection[int | str
 
 def _free_parameter_name(site: Site, node: ast.FunctionDef, name: str) -> str:
     used = names_in(node) | {
-        part.arg for part in walk(node) if isinstance(part, ast.arg)
+        part.arg for part in walk_nodes(node) if isinstance(part, ast.arg)
     }
     while name in used:
         name += "_"
@@ -443,7 +443,7 @@ def _free_parameter_name(site: Site, node: ast.FunctionDef, name: str) -> str:
 
 def _unused_name(site: Site, name: str) -> str:
     found, number = name, 2
-    while site.file.mentions(found):
+    while site.file.find_mentions(found):
         found, number = f"{name}_{number}", number + 1
     return found
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 _AT_ONCE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
-def runs_anew(site: Site) -> bool:
+def is_run_repeatedly(site: Site) -> bool:
     """Return whether the call runs for each element or iteration, so that its argument cannot be named just before."""
     try:
         check_place(site)
@@ -35,7 +35,7 @@ def check_place(site: Site) -> None:
                 "shardings never or many times: "
                 "assign them to a variable in a statement above"
             )
-    scope = site.file.home(statement)
+    scope = site.file.evaluation_scope(statement)
     for outer in site.file.ancestors(statement):
         if outer is scope.node:
             break
@@ -51,12 +51,12 @@ def check_place(site: Site) -> None:
         )
 
 
-def own_dict(site: Site, node: ast.expr) -> bool:
+def is_local_dict(site: Site, node: ast.expr) -> bool:
     """Return whether the dict is a variable of this function (or module), filled here and passed to this call alone."""
     if not isinstance(node, ast.Name):
         return False
-    bindings, scope = lookup(site.file, node, node.id)
-    if scope is None or scope is not site.file.home(node):
+    bindings, scope = lookup_bindings(site.file, node, node.id)
+    if scope is None or scope is not site.file.evaluation_scope(node):
         return False
     if not all(_is_fresh_dict(binding) for binding in bindings):
         return False
@@ -70,7 +70,7 @@ def own_dict(site: Site, node: ast.expr) -> bool:
             continue
         return False
     return scope.kind != "module" or not any(
-        True for _ in site.program.project.importing(site.file.path, node.id)
+        True for _ in site.program.project.files_importing(site.file.path, node.id)
     )
 
 
@@ -94,22 +94,22 @@ def copy_dict_text(site: Site, node: ast.expr) -> str:
 
 def _is_bound_near(site: Site, name: str) -> bool:
     """Return whether a name means something in the scope of the statement, or to code in it."""
-    scope = site.file.home(site.file.statement(site.call))
-    around = {id(one) for one in scope.outward()}
+    scope = site.file.evaluation_scope(site.file.statement(site.call))
+    around = {id(one) for one in scope.enclosing_scopes()}
     if site.file.bindings(scope, name):
         return True
-    inside = set(map(id, walk(scope.node)))
-    for mention in site.file.mentions(name):
+    inside = set(map(id, walk_nodes(scope.node)))
+    for mention in site.file.find_mentions(name):
         if isinstance(mention, ast.Name) and isinstance(mention.ctx, ast.Load) and id(mention) in inside:
-            owner = lookup(site.file, mention, name)[1]
+            owner = lookup_bindings(site.file, mention, name)[1]
             if owner is None or id(owner) in around:
                 return True
     return False
 
 
-def free_names(site: Site, wanted: list[str]) -> list[str]:
+def choose_free_names(site: Site, wanted: list[str]) -> list[str]:
     """Names for what the fix binds, which no other fix of the file takes: plain ones at its first `filter_jit`."""
-    calls = [site.file.parent(mention) for mention in site.file.mentions("filter_jit")]
+    calls = [site.file.parent(mention) for mention in site.file.find_mentions("filter_jit")]
     earlier = [one for one in calls if isinstance(one, ast.Call) and one.lineno < site.call.lineno]
     if not earlier and not any(_is_bound_near(site, name) for name in wanted):
         return wanted
@@ -136,7 +136,7 @@ def _wrapped_function_name(site: Site, call: ast.Call) -> str:
     return last_name(node).strip("_") if node is not None else ""
 
 
-def single_quotes(site: Site) -> bool:
+def uses_single_quotes(site: Site) -> bool:
     """Return whether the file writes its strings with single quotes."""
     text = site.file.source.text
     return text.count("'") > text.count('"')

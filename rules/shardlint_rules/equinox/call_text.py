@@ -14,11 +14,11 @@ from shardlint.rewrite.edits import Layer
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
-from shardlint.syntax.nodes import walk
+from shardlint.source.patterns import compile_lazily
+from shardlint.syntax.nodes import walk_nodes
 
-_HASH = regex(r"#[^\r\n]*")
-_AFTER = regex(r"[ \t]*(?:#[^\r\n]*)?")
+_HASH = compile_lazily(r"#[^\r\n]*")
+_AFTER = compile_lazily(r"[ \t]*(?:#[^\r\n]*)?")
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ def cut_keywords(
     chunks = _argument_chunks(site)
     kept = [chunk for chunk in chunks if chunk.node not in gone]
     dropped: list[ast.AST] = list(gone)
-    base = site.file.span(site.call)[0]
+    base = site.file.character_span(site.call)[0]
     if site.form == "call" and not kept:
-        edits = [Edit(site.file.span(site.call.func)[1] - base, len(site.text()), "")]
+        edits = [Edit(site.file.character_span(site.call.func)[1] - base, len(site.text()), "")]
     elif site.form == "partial" and len(kept) == 1 and not instead:
         edits = [Edit(0, len(site.text()), site.text(site.call.args[0]))]
         dropped.append(site.call.func)
@@ -68,10 +68,10 @@ def cut_keywords(
             for chunk in kept
             if isinstance(chunk.node, ast.keyword) and chunk.node in instead
         ]
-    names = {part.id: None for node in dropped for part in walk(node) if isinstance(part, ast.Name)}
+    names = {part.id: None for node in dropped for part in walk_nodes(node) if isinstance(part, ast.Name)}
     said = {chunk.node: chunk.own for chunk in chunks if isinstance(chunk.node, ast.keyword)}
     moved = tuple(Edit(edit.start + base, edit.end + base, edit.text) for edit in edits)
-    text = Layer.of(edits).made(site.text())
+    text = Layer.sort_edits(edits).apply_edits(site.text())
     return Cut(moved, text, tuple(names), {node: said[node] for node in gone})
 
 
@@ -103,20 +103,20 @@ def _argument_edits(call: str, chunks: list[_Chunk], kept: list[_Chunk]) -> Iter
 
 def _argument_brackets(site: Site) -> tuple[int, int]:
     """Where the brackets of the call's arguments are in its text."""
-    start = site.file.span(site.call)[0]
-    after = site.file.span(site.call.func)[1] - start
+    start = site.file.character_span(site.call)[0]
+    after = site.file.character_span(site.call.func)[1] - start
     text = site.text()
     return text.index("(", after), len(text) - 1
 
 
 def _argument_chunks(site: Site) -> list[_Chunk]:
-    call, base = site.text(), site.file.span(site.call)[0]
+    call, base = site.text(), site.file.character_span(site.call)[0]
     opening, closing = _argument_brackets(site)
     nodes: list[ast.AST] = sorted(
-        [*site.call.args, *site.call.keywords], key=lambda node: site.file.span(node)[0]
+        [*site.call.args, *site.call.keywords], key=lambda node: site.file.character_span(node)[0]
     )
-    starts = [site.file.span(node)[0] - base for node in nodes]
-    ends = [site.file.span(node)[1] - base for node in nodes]
+    starts = [site.file.character_span(node)[0] - base for node in nodes]
+    ends = [site.file.character_span(node)[1] - base for node in nodes]
     found = []
     begin = opening + 1
     for index, node in enumerate(nodes):

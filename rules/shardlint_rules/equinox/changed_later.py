@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.evaluator.filled import is_changed
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, ModuleValue, Parameter, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 # Methods in which an object gets its attributes for the first time.
 _SETUP = ("__init__", "__new__", "__post_init__", "setup")
@@ -30,7 +30,7 @@ class Change:
 
 def changed_later(site: Site, expression: ast.expr) -> Change | None:
     """A change that may come between the site's call and the trace; None where nothing in sight changes it."""
-    for part in walk(expression):
+    for part in walk_nodes(expression):
         if not isinstance(part, ast.Name | ast.Attribute) or not isinstance(part.ctx, ast.Load):
             continue
         found = next(_places_changed_later(site, part), None)
@@ -48,7 +48,7 @@ def _is_rebound(file: FileFacts, line: int, part: ast.expr) -> bool:
     """Return whether a change gives an attribute another value, and leaves the old value unchanged."""
     if not isinstance(part, ast.Attribute):
         return False
-    stored = [one for one in file.mentions(part.attr) if isinstance(one, ast.Attribute) and one.lineno == line]
+    stored = [one for one in file.find_mentions(part.attr) if isinstance(one, ast.Attribute) and one.lineno == line]
     return any(isinstance(one.ctx, ast.Store) for one in stored)
 
 
@@ -65,22 +65,22 @@ def _places_changed_later(site: Site, part: ast.Name | ast.Attribute) -> Iterato
             return
         if all(isinstance(one, Api | ModuleValue) for one in options(site.value(part.value))):
             return
-        files = site.program.project.holding(site.file.path, (f".{part.attr}",))
+        files = site.program.project.files_holding(site.file.path, (f".{part.attr}",))
         for file in dict.fromkeys([site.file, *(one for one in files if one is not None)]):
-            for mention in file.mentions(part.attr):
+            for mention in file.find_mentions(part.attr):
                 if isinstance(mention, ast.Attribute) and _changes_attribute(site, file, mention):
                     yield file, mention.lineno
         return
-    scope = lookup(site.file, part, part.id)[1]
+    scope = lookup_bindings(site.file, part, part.id)[1]
     if scope is not None:
-        yield from _of_name(site, site.file, scope, part.id, _ALIASES)
+        yield from _changes_of_name(site, site.file, scope, part.id, _ALIASES)
         if scope.kind == "module":
-            for other in site.program.project.importing(site.file.path, part.id):
+            for other in site.program.project.files_importing(site.file.path, part.id):
                 if other is not None:
-                    yield from _of_name(site, other, other.module, part.id, _ALIASES)
+                    yield from _changes_of_name(site, other, other.module, part.id, _ALIASES)
     for option in options(site.value(part)):
         if isinstance(option, Parameter):
-            yield from _by_callers(site, option)
+            yield from _changes_by_callers(site, option)
 
 
 def _changes_attribute(site: Site, file: FileFacts, mention: ast.Attribute) -> bool:
@@ -93,44 +93,46 @@ def _changes_attribute(site: Site, file: FileFacts, mention: ast.Attribute) -> b
 
 def _sets_up(file: FileFacts, mention: ast.Attribute) -> bool:
     """Return whether a change is `self.rows = ...` in a method that makes the object."""
-    function = file.home(mention).node
+    function = file.evaluation_scope(mention).node
     named = isinstance(function, ast.FunctionDef) and function.name in _SETUP
     return named and isinstance(mention.value, ast.Name) and mention.value.id == "self"
 
 
-def _of_name(site: Site, file: FileFacts, scope: Scope, name: str, depth: int) -> Iterator[tuple[FileFacts, int]]:
+def _changes_of_name(
+    site: Site, file: FileFacts, scope: Scope, name: str, depth: int
+) -> Iterator[tuple[FileFacts, int]]:
     """Changes of what a name holds, also under other names that it is given."""
     for mention in file.mentions_in(scope, name):
         if not isinstance(mention, ast.Name) or not isinstance(mention.ctx, ast.Load):
             continue
-        if lookup(file, mention, name)[1] is not scope or _is_before(site, file, mention):
+        if lookup_bindings(file, mention, name)[1] is not scope or _is_before(site, file, mention):
             continue
         if is_changed(site.program.evaluator, file, mention):
             yield file, mention.lineno
         outer = file.parent(mention)
         alias = outer.targets[0] if isinstance(outer, ast.Assign) and outer.value is mention else None
         if isinstance(alias, ast.Name) and depth:
-            yield from _of_name(site, file, file.home(alias), alias.id, depth - 1)
+            yield from _changes_of_name(site, file, file.evaluation_scope(alias), alias.id, depth - 1)
 
 
-def _by_callers(site: Site, parameter: Parameter) -> Iterator[tuple[FileFacts, int]]:
+def _changes_by_callers(site: Site, parameter: Parameter) -> Iterator[tuple[FileFacts, int]]:
     """Changes of what callers hand over under a name of theirs."""
-    function = parameter.place.file.home(parameter.place.node).node
+    function = parameter.place.file.evaluation_scope(parameter.place.node).node
     for end in site.program.flow.ends(parameter.place.file, function).found:
         if end.kind != "called" or not isinstance(end.place.node, ast.Call):
             continue
         for given in (*end.place.node.args, *(one.value for one in end.place.node.keywords)):
             if isinstance(given, ast.Name):
-                scope = lookup(end.place.file, given, given.id)[1]
+                scope = lookup_bindings(end.place.file, given, given.id)[1]
                 if scope is not None:
-                    yield from _of_name(site, end.place.file, scope, given.id, 0)
+                    yield from _changes_of_name(site, end.place.file, scope, given.id, 0)
 
 
 def _is_before(site: Site, file: FileFacts, mention: ast.expr) -> bool:
     """Return whether a mention surely runs before the site's call, and not again after it."""
     if file is not site.file:
         return False
-    scope = file.home(mention)
+    scope = file.evaluation_scope(mention)
     inner: ast.AST = site.call
     for outer in file.ancestors(site.call):
         if outer is scope.node:

@@ -20,7 +20,7 @@ from shardlint.model.values import (
 )
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.placement import by_parts, two_arguments
+from shardlint_rules.equinox.placement import array_and_target, place_array_parts
 
 
 class DevicePutModule(Rule):
@@ -64,8 +64,8 @@ class DevicePutModule(Rule):
             return None
         found = [
             (instance, leaf)
-            for _, instance in site.program.modules.within(site.value(tree))
-            for leaf in site.program.modules.leaves(instance)
+            for _, instance in site.program.modules.modules_within(site.value(tree))
+            for leaf in site.program.modules.list_leaves(instance)
             if leaf.kind in ("function", "text", "number")
         ]
         if not found:
@@ -74,9 +74,10 @@ class DevicePutModule(Rule):
         silent = leaf.kind == "number"
         return site.finding(
             site.call.func,
-            f"`device_put` turns the number `{leaf.path}` of `{instance.name}` into an array, and jit then traces it."
+            f"`device_put` turns the number `{leaf.path}` of `{instance.class_name}` into an array, and jit "
+            f"then traces it."
             if silent
-            else f"`device_put` of `{instance.name}` raises TypeError: its `{leaf.path}` is {_WORDS[leaf.kind]}.",
+            else f"`device_put` of `{instance.class_name}` raises TypeError: its `{leaf.path}` is {_WORDS[leaf.kind]}.",
             help="write `eqx.filter_shard`, or split the Module with `eqx.partition` and place only its arrays",
             fix=self._write_fix(site, instance),
             harm=Harm.SILENT if silent else Harm.CRASH,
@@ -84,16 +85,16 @@ class DevicePutModule(Rule):
         )
 
     def _write_fix(self, site: Site, instance: Instance) -> Fix | None:
-        parts = two_arguments(site, "x", "device")
+        parts = array_and_target(site, "x", "device")
         if parts is None:
             return None
         tree, target = parts
-        if _is_fresh_module(site, tree, instance) and site.shardings.on_auto_mesh(site.value(target)):
+        if _is_fresh_module(site, tree, instance) and site.shardings.is_on_auto_mesh(site.value(target)):
             shard, imports = site.spell("equinox.filter_shard")
             text = f"{shard}({site.text(tree)}, {site.text(target)})"
             edits = list(imports)
         else:
-            rewritten = by_parts(site, site.text(site.call.func), tree, target)
+            rewritten = place_array_parts(site, site.text(site.call.func), tree, target)
             if rewritten is None:
                 return None
             text, edits = rewritten
@@ -124,7 +125,7 @@ def _is_fresh_module(site: Site, tree: ast.expr, instance: Instance) -> bool:
 
 def _is_uncommitted(site: Site, place: Place) -> bool:
     """A key counts: what is drawn from it is new."""
-    name = place.text().lower()
+    name = place.source_text().lower()
     if "key" in name or "rng" in name:
         return True
     found = options(site.program.evaluator.value(place))

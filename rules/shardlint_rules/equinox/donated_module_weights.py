@@ -12,7 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, dete
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox.jitted import Jitted, is_failure_expected, jitted_function
-from shardlint_rules.equinox.wrapped import Definition, donate, positional
+from shardlint_rules.equinox.wrapped import Definition, donate_mode, positional_parameters
 
 # Filtered transforms that keep the function's arrays where filter_jit finds and donates them.
 _KEEPING = ("equinox.filter_vmap", "equinox.filter_grad", "equinox.filter_value_and_grad")
@@ -69,7 +69,7 @@ class DonatedModuleWeights(Rule):
     @detector("call", "partial")
     def report_donation(self, site: Site) -> Finding | None:
         """A donation of the weights of a Module."""
-        mode = donate(site)
+        mode = donate_mode(site)
         if mode in (None, "none"):
             return None
         found = jitted_function(site)
@@ -90,12 +90,12 @@ class DonatedModuleWeights(Rule):
         if instance is not None:
             if _returns_new_self(site, instance, found):
                 return None
-            leaves = site.program.modules.leaves(instance)
-            sure = any(leaf.kind == "array" and leaf.sure for leaf in leaves) and not _called_once(
+            leaves = site.program.modules.list_leaves(instance)
+            sure = any(leaf.kind == "array" and leaf.sure for leaf in leaves) and not _is_wrapper_called_once(
                 site, found
             )
             message = (
-                f"The next call raises if a result reuses the buffer of a weight of `{instance.name}`: "
+                f"The next call raises if a result reuses the buffer of a weight of `{instance.class_name}`: "
                 "`donate` donates the weights too."
             )
             kept = (
@@ -121,19 +121,19 @@ class DonatedModuleWeights(Rule):
 def _find_compiled_module(site: Site, value: Value, node: ast.AST) -> Instance | None:
     """The Module whose arrays are part of what is compiled."""
     modules = site.program.modules
-    instance = modules.instance(value)
+    instance = modules.module_instance(value)
     if instance is not None:
         return instance
     if isinstance(value, Function) and value.bound and isinstance(node, ast.Attribute):
         dunder = node.attr.startswith("__")
-        return None if dunder else modules.instance(site.value(node.value))
+        return None if dunder else modules.module_instance(site.value(node.value))
     if isinstance(value, Transformed) and value.call is not None:
         places = value.call.positional
         if value.api.name in _KEEPING and places and places[0].file is site.file:
             return _find_compiled_module(site, value.inner, places[0].node)
         if value.api.name == "equinox.Partial":
             given = (*places[1:], *value.call.keywords.values())
-            held = (modules.instance(site.program.evaluator.value(place)) for place in given)
+            held = (modules.module_instance(site.program.evaluator.value(place)) for place in given)
             return next((one for one in held if one is not None), None)
     return None
 
@@ -143,15 +143,15 @@ def _returns_new_self(site: Site, instance: Instance, found: Jitted) -> bool:
     if not isinstance(instance.cls, ClassValue):
         return False
     name = found.function.attr if isinstance(found.function, ast.Attribute) else "__call__"
-    for owner in site.program.evaluator.lineage(instance.cls):
+    for owner in site.program.evaluator.project_ancestors(instance.cls):
         file = owner.place.file
         for binding in file.bindings(file.scope(owner.node), name):
             if isinstance(binding.node, Definition):
-                return _returns_new_module(file.text(binding.node), owner.node.name)
+                return _returns_new_module(file.source_text(binding.node), owner.node.name)
     return True
 
 
-def _called_once(site: Site, found: Jitted) -> bool:
+def _is_wrapper_called_once(site: Site, found: Jitted) -> bool:
     """`filter_jit(model, donate=...)(x)`: the wrapper is gone after the call, and the model may be too."""
     parent = site.file.parent(found.made) if found.made is not None else None
     return isinstance(parent, ast.Call) and parent.func is found.made
@@ -160,7 +160,7 @@ def _called_once(site: Site, found: Jitted) -> bool:
 def _lacks_first_argument(function: Definition | ast.Lambda) -> bool:
     args = function.args
     keywords = args.kwonlyargs or args.kwarg is not None
-    return bool(keywords) and not positional(function) and args.vararg is None
+    return bool(keywords) and not positional_parameters(function) and args.vararg is None
 
 
 def _returns_new_module(text: str, cls: str) -> bool:

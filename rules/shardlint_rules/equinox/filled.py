@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     CallResult,
     ClassValue,
@@ -41,7 +41,7 @@ def read_dict_entries(site: Site, node: ast.expr, names: Iterable[str]) -> dict[
     found: dict[str, Entry] = {}
     tables = options(site.value(node))
     for name in names:
-        values = [table.get(name) if isinstance(table, Table) else None for table in tables]
+        values = [table.value_under(name) if isinstance(table, Table) else None for table in tables]
         held = [value for value in values if value is not None]
         if held:
             found[name] = Entry(held[0], len(held) == len(values), Place(site.file, node))
@@ -74,7 +74,7 @@ def _changes_of_dict(
         for function in functions:
             if isinstance(function, Function) and isinstance(function.node, ast.FunctionDef):
                 inner = function.place.file
-                returns = inner.walked(inner.scope(function.node)).returns
+                returns = inner.walk_scope(inner.scope(function.node)).returns
                 for one in returns:
                     if isinstance(one, ast.Return) and isinstance(one.value, ast.Name):
                         alone = there and len(functions) == len(returns) == 1
@@ -91,24 +91,24 @@ def _changes_of_dict(
         return
     if not isinstance(node, ast.Name):
         return
-    bindings, scope = lookup(file, node, node.id)
+    bindings, scope = lookup_bindings(file, node, node.id)
     if scope is None or scope.kind == "class":
         return
     for binding in bindings:
         if binding.kind == "assign" and binding.value is not None:
             yield from _changes_of_dict(site, file, binding.value, depth - 1, there and len(bindings) == 1)
         if binding.node is getattr(getattr(scope.node, "args", None), "kwarg", None):
-            yield from _of_callers(site, file, scope)
-    inside = file.home(node) is scope
+            yield from _entries_from_callers(site, file, scope)
+    inside = file.evaluation_scope(node) is scope
     for mention in file.mentions_in(scope, node.id):
         if not isinstance(mention, ast.Name) or (inside and mention.lineno >= node.lineno):
             continue
-        if lookup(file, mention, node.id)[1] is not scope:
+        if lookup_bindings(file, mention, node.id)[1] is not scope:
             continue
         for name, put in _keys_changed_by_use(file, mention):
             if put is None:
                 yield name, None, there
-            elif _comes_to(file, scope, mention, node):
+            elif _reaches_use(file, scope, mention, node):
                 surely = there and not any(
                     isinstance(one, _BRANCHES) for one in _ancestors_in_scope(file, mention, scope)
                 )
@@ -131,7 +131,7 @@ def _field_names(site: Site, file: FileFacts, call: ast.Call) -> Iterator[str]:
                         yield statement.target.id
 
 
-def _of_callers(site: Site, file: FileFacts, scope: Scope) -> Iterator[tuple[str, Entry, bool]]:
+def _entries_from_callers(site: Site, file: FileFacts, scope: Scope) -> Iterator[tuple[str, Entry, bool]]:
     """Yield the entries that the visible calls pass to the `**kwargs` of a function."""
     node: ast.AST | None = scope.node
     own = {arg.arg for arg in _named_parameters(node)}
@@ -185,7 +185,7 @@ def _dict_entries(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
                 yield key.value, value
 
 
-def open_to(site: Site, file: FileFacts, node: ast.expr, depth: int = _DEPTH) -> bool:
+def may_have_hidden_keys(site: Site, file: FileFacts, node: ast.expr, depth: int = _DEPTH) -> bool:
     """Return whether the dict may have keys that the text does not show."""
     if not depth:
         return True
@@ -193,35 +193,39 @@ def open_to(site: Site, file: FileFacts, node: ast.expr, depth: int = _DEPTH) ->
         case ast.Dict():
             known = all(key is None or isinstance(key, ast.Constant) for key in node.keys)
             inner = [value for key, value in zip(node.keys, node.values, strict=True) if key is None]
-            return not known or any(open_to(site, file, one, depth - 1) for one in inner)
+            return not known or any(may_have_hidden_keys(site, file, one, depth - 1) for one in inner)
         case ast.BinOp(op=ast.BitOr()):
-            return any(open_to(site, file, one, depth - 1) for one in (node.left, node.right))
+            return any(may_have_hidden_keys(site, file, one, depth - 1) for one in (node.left, node.right))
         case ast.Call(func=ast.Name(id="dict")):
             inner = [*node.args, *(one.value for one in node.keywords if one.arg is None)]
-            return any(open_to(site, file, one, depth - 1) for one in inner)
+            return any(may_have_hidden_keys(site, file, one, depth - 1) for one in inner)
         case ast.Call(func=ast.Attribute(attr="copy", value=value)):
-            return open_to(site, file, value, depth - 1)
+            return may_have_hidden_keys(site, file, value, depth - 1)
         case ast.Name():
-            return _name_open(site, file, node, depth)
+            return _may_name_have_hidden_keys(site, file, node, depth)
         case ast.Call():
             functions = options(site.program.value(file, node.func))
-            return not functions or any(_result_open(site, one, depth) for one in functions)
+            return not functions or any(_may_result_have_hidden_keys(site, one, depth) for one in functions)
     return True
 
 
-def _name_open(site: Site, file: FileFacts, node: ast.Name, depth: int) -> bool:
-    bindings, scope = lookup(file, node, node.id)
+def _may_name_have_hidden_keys(site: Site, file: FileFacts, node: ast.Name, depth: int) -> bool:
+    bindings, scope = lookup_bindings(file, node, node.id)
     if scope is None or not bindings:
         return True
     for binding in bindings:
-        if binding.kind != "assign" or binding.value is None or open_to(site, file, binding.value, depth - 1):
+        if (
+            binding.kind != "assign"
+            or binding.value is None
+            or may_have_hidden_keys(site, file, binding.value, depth - 1)
+        ):
             return True
     for mention in file.mentions_in(scope, node.id):
         outer = file.parent(mention)
         match outer, file.parent(outer) if outer is not None else None:
             case ast.Attribute(attr="update"), ast.Call() as call:
                 inner = [*call.args, *(one.value for one in call.keywords if one.arg is None)]
-                if any(open_to(site, file, one, depth - 1) for one in inner):
+                if any(may_have_hidden_keys(site, file, one, depth - 1) for one in inner):
                     return True
             case ast.Subscript(value=whole, slice=key, ctx=ast.Store()), _ if whole is mention:
                 if not isinstance(key, ast.Constant):
@@ -235,13 +239,13 @@ def _copies_dict(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Name) and call.func.id in ("dict", "print", "len", "list", "sorted")
 
 
-def _result_open(site: Site, function: Value, depth: int) -> bool:
+def _may_result_have_hidden_keys(site: Site, function: Value, depth: int) -> bool:
     if not isinstance(function, Function) or not isinstance(function.node, ast.FunctionDef):
         return True
     file = function.place.file
-    returns = file.walked(file.scope(function.node)).returns
+    returns = file.walk_scope(file.scope(function.node)).returns
     return not returns or any(
-        not isinstance(one, ast.Return) or one.value is None or open_to(site, file, one.value, depth - 1)
+        not isinstance(one, ast.Return) or one.value is None or may_have_hidden_keys(site, file, one.value, depth - 1)
         for one in returns
     )
 
@@ -255,7 +259,7 @@ def _ancestors_in_scope(file: FileFacts, node: ast.AST, scope: Scope) -> list[as
     return found
 
 
-def _comes_to(file: FileFacts, scope: Scope, change: ast.AST, use: ast.AST) -> bool:
+def _reaches_use(file: FileFacts, scope: Scope, change: ast.AST, use: ast.AST) -> bool:
     """Return whether a path leads from a change to the use, as far as blocks tell: not out of a branch that leaves,
     nor from one branch into another, which may have the opposite test.
     """

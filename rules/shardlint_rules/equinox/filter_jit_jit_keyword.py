@@ -118,10 +118,10 @@ class FilterJitJitKeyword(Rule):
         )
 
     def _write_fix(self, site: Site) -> tuple[Fix | None, str]:
-        from shardlint_rules.equinox._donate_mode import rewrite
+        from shardlint_rules.equinox._donate_mode import make_donate_fix
 
         try:
-            return rewrite(site), ""
+            return make_donate_fix(site), ""
         except NotRewritten as reason:
             return None, str(reason)
 

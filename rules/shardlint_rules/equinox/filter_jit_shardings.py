@@ -90,10 +90,10 @@ class FilterJitShardings(Rule):
     @detector("call", "partial")
     def report_keyword(self, site: Site) -> Finding | None:
         """A filter_jit with shardings, however many it has."""
-        given = _given_shardings(site)
+        given = _find_given_shardings(site)
         if given is None or has_another_way(site):
             return None
-        where = given.where(site)
+        where = given.describe_condition(site)
         why = (
             f"{where} puts {next(iter(given.sometimes))} into the dict"
             if where
@@ -142,10 +142,10 @@ class FilterJitShardings(Rule):
         return Outcome(f"{on} {worst.format_message(first)}.", worst.harm, worst.certainty, why)
 
     def _write_fix(self, site: Site) -> tuple[Fix | None, str]:
-        from shardlint_rules.equinox._shardings_inside.shardings_into_body import rewrite
+        from shardlint_rules.equinox._shardings_inside.shardings_into_body import make_body_fix
 
         try:
-            return rewrite(site), ""
+            return make_body_fix(site), ""
         except NotRewritten as reason:
             return None, str(reason)
 
@@ -159,7 +159,7 @@ class _Given:
     sometimes: dict[str, Entry]
     """Those that a dict has on some ways only."""
 
-    def where(self, site: Site) -> str:
+    def describe_condition(self, site: Site) -> str:
         """Where a dict gets them on some ways, in words; empty where one is surely given."""
         if len(self.sometimes) < len(self.places):
             return ""
@@ -168,7 +168,7 @@ class _Given:
         return f"line {place.line}" if same else f"line {place.line} of {place.file.path.name}"
 
 
-def _given_shardings(site: Site) -> _Given | None:
+def _find_given_shardings(site: Site) -> _Given | None:
     places = {
         name: site.arguments.keywords[name] for name in SHARDING_SETTINGS if name in site.arguments.keywords
     }

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.values import Items
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 
 class FilterPmap(Rule):
@@ -37,7 +37,7 @@ class FilterPmap(Rule):
     @detector("call", "partial")
     def report_replication(self, site: Site) -> Finding | None:
         """A filter_pmap with replicated arguments."""
-        if _on_one_device(site) or not _is_replicated(site):
+        if _is_on_one_device(site) or not _is_replicated(site):
             return None
         return site.finding(
             site.callee_expression,
@@ -50,11 +50,11 @@ def _is_replicated(site: Site) -> bool:
     """True if `in_axes` has a None."""
     place = site.arguments.keywords.get("in_axes")
     return place is not None and any(
-        isinstance(one, ast.Constant) and one.value is None for one in walk(place.node)
+        isinstance(one, ast.Constant) and one.value is None for one in walk_nodes(place.node)
     )
 
 
-def _on_one_device(site: Site) -> bool:
+def _is_on_one_device(site: Site) -> bool:
     """True if `devices=` lists a single device, as in a test."""
     place = site.arguments.keywords.get("devices")
     devices = site.program.evaluator.value(place) if place is not None else None

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.placement import by_parts, find_argument, two_arguments
+from shardlint_rules.equinox.placement import array_and_target, find_argument, place_array_parts
 
 _TAKEN = ("x", "device_or_shardings")
 
@@ -57,16 +57,16 @@ class FilterShardAcrossDevices(Rule):
         )
 
     def _write_fix(self, site: Site) -> Fix | None:
-        parts = two_arguments(site, *_TAKEN)
+        parts = array_and_target(site, *_TAKEN)
         if parts is None:
             return None
         tree, target = parts
         put, imports = site.spell("jax.device_put")
         edits = list(imports)
-        if _from_device_put(site, tree):
+        if _is_from_device_put(site, tree):
             text = f"{put}({site.text(tree)}, {site.text(target)})"
         else:
-            rewritten = by_parts(site, put, tree, target)
+            rewritten = place_array_parts(site, put, tree, target)
             if rewritten is None:
                 return None
             text = rewritten[0]
@@ -77,6 +77,6 @@ class FilterShardAcrossDevices(Rule):
         return site.fix(Safety.UNSAFE, message, edits, "the arrays move between devices", drops)
 
 
-def _from_device_put(site: Site, tree: ast.expr) -> bool:
+def _is_from_device_put(site: Site, tree: ast.expr) -> bool:
     """Return whether the value comes from device_put, which has proven that all its leaves are arrays."""
     return getattr(site.value(tree), "api", "") == "jax.device_put"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import assigned_once, lookup
+from shardlint.model.reach import lookup_bindings, sole_assigned_value
 from shardlint.model.values import Api, options
 from shardlint.rewrite.unused import without_lines
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox.wrapped import NotRewritten
-from shardlint_rules.upgrade.elsewhere import taken_elsewhere
+from shardlint_rules.upgrade.elsewhere import is_used_elsewhere
 
 # How far a dict is followed that is made of others.
 _DEPTH = 3
@@ -25,17 +25,17 @@ class Hidden:
     entries: dict[str, ast.expr]
     statement: ast.stmt | None = None
 
-    def without(self, site: Site, names: tuple[str, ...]) -> str:
+    def remaining_keywords(self, site: Site, names: tuple[str, ...]) -> str:
         """The entries but those names, as keywords."""
         left = {name: node for name, node in self.entries.items() if name not in names}
         return ", ".join(f"{name}={site.text(node)}" for name, node in left.items())
 
-    def forgotten(self, site: Site) -> list[Edit]:
+    def remove_variable(self, site: Site) -> list[Edit]:
         """Edits that take the variable away."""
         return [without_lines(site.file, self.statement)] if self.statement is not None else []
 
 
-def hidden(site: Site) -> list[Hidden]:
+def find_hidden_keywords(site: Site) -> list[Hidden]:
     """Return the keywords in the `**` arguments of the site's call. Raises `NotRewritten` if the text does not tell."""
     return [_read_hidden_keyword(site, keyword) for keyword in site.call.keywords if keyword.arg is None]
 
@@ -55,13 +55,13 @@ def _dict_entries(site: Site, node: ast.expr, depth: int = _DEPTH) -> dict[str, 
     more: dict[str, ast.expr] = {}
     match node:
         case ast.Name() if depth:
-            value = assigned_once(site.file, node)
+            value = sole_assigned_value(site.file, node)
             if value is None:
                 return None
             _refuse_changes(site, node)
             return _dict_entries(site, value, depth - 1)
         case ast.Dict():
-            return _of_display(site, node, depth)
+            return _entries_of_display(site, node, depth)
         case ast.BinOp(op=ast.BitOr(), left=left, right=right):
             parts = [left, right]
         case ast.Call(func=ast.Attribute(attr="copy", value=value), args=[], keywords=[]):
@@ -80,7 +80,7 @@ def _dict_entries(site: Site, node: ast.expr, depth: int = _DEPTH) -> dict[str, 
     return found | more
 
 
-def _of_display(site: Site, node: ast.Dict, depth: int) -> dict[str, ast.expr] | None:
+def _entries_of_display(site: Site, node: ast.Dict, depth: int) -> dict[str, ast.expr] | None:
     found: dict[str, ast.expr] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value.isidentifier():
@@ -99,7 +99,7 @@ def _is_dict(site: Site, func: ast.expr) -> bool:
 
 def _read_dict_variable(site: Site, keyword: ast.keyword, name: ast.Name) -> Hidden:
     file = site.file
-    bindings, scope = lookup(file, name, name.id)
+    bindings, scope = lookup_bindings(file, name, name.id)
     entries = _dict_entries(site, name)
     if entries is None or scope is None:
         raise NotRewritten(f"`**{name.id}` may contain more keywords")
@@ -109,26 +109,26 @@ def _read_dict_variable(site: Site, keyword: ast.keyword, name: ast.Name) -> Hid
         and isinstance(statement, ast.Assign)
         and len(statement.targets) == 1
     )
-    if scope.kind == "class" or (scope.kind == "module" and taken_elsewhere(site, name.id)):
+    if scope.kind == "class" or (scope.kind == "module" and is_used_elsewhere(site, name.id)):
         alone = False
-    return Hidden(keyword, entries, statement if alone and _on_lines_of_its_own(site, statement) else None)
+    return Hidden(keyword, entries, statement if alone and _has_its_own_lines(site, statement) else None)
 
 
 def _reads_of_name(site: Site, name: ast.Name) -> list[ast.Name]:
-    found = site.file.mentions(name.id)
+    found = site.file.find_mentions(name.id)
     return [node for node in found if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
 
 
 def _refuse_changes(site: Site, name: ast.Name) -> None:
     """Raise `NotRewritten` where the dict of a variable may be changed: all uses must open or copy it."""
-    scope = lookup(site.file, name, name.id)[1]
+    scope = lookup_bindings(site.file, name, name.id)[1]
     if scope is None or len(site.file.bindings(scope, name.id)) > 1:
         raise NotRewritten(f"`**{name.id}` may contain more keywords")
-    if not all(_only_read(site, node) for node in _reads_of_name(site, name)):
+    if not all(_is_only_read(site, node) for node in _reads_of_name(site, name)):
         raise NotRewritten(f"other code uses `{name.id}` and may change it")
 
 
-def _only_read(site: Site, node: ast.Name) -> bool:
+def _is_only_read(site: Site, node: ast.Name) -> bool:
     """Return whether a use of a dict unpacks it as `**`, or copies it."""
     outer = site.file.parent(node)
     match outer:
@@ -145,10 +145,10 @@ def _only_read(site: Site, node: ast.Name) -> bool:
     return False
 
 
-def _on_lines_of_its_own(site: Site, statement: ast.stmt) -> bool:
+def _has_its_own_lines(site: Site, statement: ast.stmt) -> bool:
     file = site.file
-    before = file.source.text[file.source.offset(statement.lineno, 0) : file.span(statement)[0]]
-    last = file.source.line(statement.end_lineno or statement.lineno)
+    before = file.source.text[file.source.offset_of(statement.lineno, 0) : file.character_span(statement)[0]]
+    last = file.source.line_text(statement.end_lineno or statement.lineno)
     after = last.encode()[statement.end_col_offset or 0 :].decode().strip()
     block = file.parent(statement)
     others = getattr(block, "body", [])

@@ -8,7 +8,7 @@ from typing import ClassVar
 from shardlint.model.values import Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.jitted import is_failure_expected, jitted_function, to_filter_jit
+from shardlint_rules.equinox.jitted import is_failure_expected, jitted_function, replace_by_filter_jit
 
 # The unhashable field of the Module that each of them returns.
 _UNHASHABLE = {
@@ -64,7 +64,7 @@ class JitOfFilteredTransform(Rule):
             f"On {site.release('equinox')} calling `jax.jit` of an `{maker}` raises TypeError: unhashable type.",
             why=f"jax.jit hashes its function, and `{maker}` returns a Module with a {_UNHASHABLE[names[0]]}",
             help="write `eqx.filter_jit`",
-            fix=to_filter_jit(site, found),
+            fix=replace_by_filter_jit(site, found),
         )
 
 

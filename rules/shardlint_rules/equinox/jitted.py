@@ -29,7 +29,7 @@ class Jitted:
     made: ast.expr | None = None
 
     @property
-    def plain(self) -> bool:
+    def has_no_settings(self) -> bool:
         """True if it is told nothing but the function."""
         return not self.keywords and not self.hidden
 
@@ -62,9 +62,9 @@ def _value_below_decorator(site: Site, definition: Definition) -> Value:
     """A definition through the decorators under the site's."""
     evaluator = site.program.evaluator
     place = next(index for index, one in enumerate(definition.decorator_list) if one is site.syntax)
-    value: Value = evaluator.function(site.file, definition)
+    value: Value = evaluator.definition_value(site.file, definition)
     for decorator in reversed(definition.decorator_list[place + 1 :]):
-        value = evaluator.decorated(Place(site.file, decorator), value)
+        value = evaluator.apply_decorator(Place(site.file, decorator), value)
     return value
 
 
@@ -88,9 +88,9 @@ def is_failure_expected(site: Site, found: Jitted) -> bool:
     return any(expected_to_fail(one.file, one.node) for one in calls_of_compiled(site, found))
 
 
-def to_filter_jit(site: Site, found: Jitted) -> Fix | None:
+def replace_by_filter_jit(site: Site, found: Jitted) -> Fix | None:
     """`eqx.filter_jit` in the place of a `jax.jit` that is told nothing else."""
-    if not found.plain:
+    if not found.has_no_settings:
         return None
     spelled, imports = site.spell("equinox.filter_jit")
     drops = (found.name.id,) if isinstance(found.name, ast.Name) else ()

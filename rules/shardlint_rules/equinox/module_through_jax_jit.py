@@ -17,9 +17,9 @@ from shardlint_rules.equinox.jitted import (
     calls_of_compiled,
     is_failure_expected,
     jitted_function,
-    to_filter_jit,
+    replace_by_filter_jit,
 )
-from shardlint_rules.equinox.wrapped import Definition, positional
+from shardlint_rules.equinox.wrapped import Definition, positional_parameters
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ModuleThroughJaxJit(Rule):
             problems[0].message,
             why=problems[0].why,
             help="write `eqx.filter_jit`, or split the Module with `eqx.partition`",
-            fix=to_filter_jit(site, found),
+            fix=replace_by_filter_jit(site, found),
             certainty=Certainty.PROVEN if problems[0].sure else Certainty.POSSIBLE,
         )
 
@@ -88,40 +88,41 @@ class ModuleThroughJaxJit(Rule):
         static = _static_arguments(site, found)
         if static is None:
             return
-        yield from self._of_self(site, found, static)
-        if isinstance(found.function, Definition) and site.file.home(found.function).kind == "class":
+        yield from self._find_self_problems(site, found, static)
+        if isinstance(found.function, Definition) and site.file.evaluation_scope(found.function).kind == "class":
             return
         for where in calls_of_compiled(site, found):
-            call = site.program.evaluator.arguments(where)
+            call = site.program.evaluator.read_arguments(where)
             for index, place in enumerate(call.positional):
                 name = _parameter_name(found, index)
-                yield from self._argument(site, place, index in static or name in static)
+                yield from self._find_argument_problems(site, place, index in static or name in static)
             for name, place in call.keywords.items():
-                yield from self._argument(site, place, name in static)
+                yield from self._find_argument_problems(site, place, name in static)
 
     def _check_compiled_module(self, site: Site, found: Jitted) -> Iterator[_Problem]:
         """A Module, or a method of one, as what is compiled."""
         modules = site.program.modules
-        instance = modules.instance(found.fun)
+        instance = modules.module_instance(found.fun)
         what = "an instance"
         if (
             instance is None
             and isinstance(found.function, ast.Attribute)
             and _wrapped_method(site, found.fun)
         ):
-            instance = modules.instance(site.value(found.function.value))
+            instance = modules.module_instance(site.value(found.function.value))
             what = "a method"
-        if instance is not None and _holds_arrays(modules.leaves(instance)):
+        if instance is not None and _holds_arrays(modules.list_leaves(instance)):
             yield _Problem(
-                f"`jax.jit` of {what} of `{instance.name}` raises TypeError when called: arrays are not hashable.",
+                f"`jax.jit` of {what} of `{instance.class_name}` raises TypeError when called: arrays are not "
+                f"hashable.",
                 "jax.jit hashes the function that it compiles, and this function is a Module",
             )
 
-    def _of_self(self, site: Site, found: Jitted, static: set[int | str]) -> Iterator[_Problem]:
+    def _find_self_problems(self, site: Site, found: Jitted, static: set[int | str]) -> Iterator[_Problem]:
         if not isinstance(found.function, Definition):
             return
-        home = site.file.home(found.function)
-        names = [arg.arg for arg in positional(found.function)]
+        home = site.file.evaluation_scope(found.function)
+        names = [arg.arg for arg in positional_parameters(found.function)]
         if home.kind != "class" or not names or _is_static_method(site, found.function):
             return
         cls = ClassValue(Place(site.file, home.node))
@@ -131,25 +132,25 @@ class ModuleThroughJaxJit(Rule):
                 site, instance, f"`{names[0]}`", "", 0 in static or names[0] in static
             )
 
-    def _argument(self, site: Site, place: Place, static: bool) -> Iterator[_Problem]:
+    def _find_argument_problems(self, site: Site, place: Place, static: bool) -> Iterator[_Problem]:
         value = site.program.evaluator.value(place)
         where = f"line {place.line}"
         if place.file is not site.file:
             where = f"{place.file.path.name}:{place.line}"
-        for path, instance in site.program.modules.within(value):
-            text = " ".join(place.text().split())
+        for path, instance in site.program.modules.modules_within(value):
+            text = " ".join(place.source_text().split())
             yield from self._check_passed_module(site, instance, f"`{text}`{path}", f" at {where}", static)
 
     def _check_passed_module(
         self, site: Site, instance: Instance, what: str, where: str, static: bool
     ) -> Iterator[_Problem]:
-        leaves = site.program.modules.leaves(instance)
+        leaves = site.program.modules.list_leaves(instance)
         if static:
             if _holds_arrays(leaves):
                 yield _Problem(
                     f"The call raises ValueError: the static argument {what} contains arrays, "
             "and arrays are not hashable.",
-                    f"{what}{where} is a Module of class {instance.name}",
+                    f"{what}{where} is a Module of class {instance.class_name}",
                 )
             return
         for leaf in leaves:
@@ -158,7 +159,7 @@ class ModuleThroughJaxJit(Rule):
                 sure = leaf.sure and (instance.surely or instance.call is None)
                 yield _Problem(
                     f"The call raises TypeError: `jax.jit` can't trace {kind}, the leaf `{leaf.path}` of {what}.",
-                    f"{what}{where} is a Module of class {instance.name}",
+                    f"{what}{where} is a Module of class {instance.class_name}",
                     sure,
                 )
                 return
@@ -183,7 +184,7 @@ def _is_static_method(site: Site, definition: Definition) -> bool:
 
 def _parameter_name(found: Jitted, index: int) -> str:
     node = found.fun.node if isinstance(found.fun, Function) else None
-    names = [arg.arg for arg in positional(node)] if node is not None else []
+    names = [arg.arg for arg in positional_parameters(node)] if node is not None else []
     return names[index] if index < len(names) else ""
 
 

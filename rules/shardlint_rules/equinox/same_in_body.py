@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
-from shardlint.model.reach import global_bindings, lookup
+from shardlint.model.reach import global_bindings, lookup_bindings
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox.changed_later import changed_later
-from shardlint_rules.equinox.in_class import class_of
+from shardlint_rules.equinox.in_class import class_of_name
 from shardlint_rules.equinox.wrapped import Definition
 
 _MAKERS = (*SHARDINGS, *MESH_MAKERS, "jax.sharding.PartitionSpec")
@@ -22,7 +22,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 def explain_obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda) -> str | None:
     """Why the expression cannot be written at the top of the function's body; None when it can."""
-    for part in walk(expression):
+    for part in walk_nodes(expression):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             where = f"`{site.text(expression)}` at line {expression.lineno}"
             return f"{where} contains `:=` or `await`: assign its value to a variable first"
@@ -41,20 +41,20 @@ def gives_the_same(site: Site, call: ast.Call) -> bool:
     """Calls that are cheap and give the same whenever they run: shardings, and what only holds its arguments."""
     if all(isinstance(one, CallResult) and one.api in _MAKERS for one in options(site.value(call))):
         return True
-    return all(_only_holds(site, one) for one in options(site.value(call.func)))
+    return all(_is_plain_holder(site, one) for one in options(site.value(call.func)))
 
 
-def _only_holds(site: Site, callee: Value) -> bool:
+def _is_plain_holder(site: Site, callee: Value) -> bool:
     if isinstance(callee, CallResult):
         return callee.api == "collections.namedtuple"
     if isinstance(callee, Api):
         return callee.name in _HOLDERS
     return isinstance(callee, ClassValue) and all(
-        _only_fields(one) for one in site.program.evaluator.lineage(callee)
+        _has_generated_init(one) for one in site.program.evaluator.project_ancestors(callee)
     )
 
 
-def _only_fields(one: ClassValue) -> bool:
+def _has_generated_init(one: ClassValue) -> bool:
     """Return whether a class gets its `__init__` from a NamedTuple, a dataclass or a Module."""
     said = [last_name(part.func if isinstance(part, ast.Call) else part) for part in one.node.decorator_list]
     kinds = {last_name(base) for base in one.node.bases} | set(said)
@@ -66,20 +66,20 @@ def _value_in_body(
     site: Site, name: ast.Name, expression: ast.expr, function: Definition | ast.Lambda
 ) -> str | None:
     file = site.file
-    bindings, scope = lookup(file, name, name.id)
-    if scope is not None and any(scope.node is part for part in walk(expression)):
+    bindings, scope = lookup_bindings(file, name, name.id)
+    if scope is not None and any(scope.node is part for part in walk_nodes(expression)):
         return None  # a variable of the expression's own lambda or comprehension
     first, called = (
         (function.body, "the lambda")
         if isinstance(function, ast.Lambda)
         else (function.body[0], f"`{function.name}`")
     )
-    if (owner := class_of(site, name)) is not None:
-        home = file.home(function)
-        seen = lookup(file, first, owner)[1]
+    if (owner := class_of_name(site, name)) is not None:
+        home = file.evaluation_scope(function)
+        seen = lookup_bindings(file, first, owner)[1]
         return None if seen is home.parent else f"`{owner}` is another variable inside {called}"
-    inside = lookup(file, first, name.id)[1]
-    own = file.walked(file.scope(function))
+    inside = lookup_bindings(file, first, name.id)[1]
+    own = file.walk_scope(file.scope(function))
     if inside is own or name.id in own.bindings:
         return f"`{name.id}` is another variable inside {called}"
     if inside is not scope:
@@ -111,22 +111,22 @@ def explain_change(site: Site, name: ast.Name, bindings: list[Binding], scope: S
     return None
 
 
-def stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
+def is_constant_function(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
     """Return whether an expression is always the same function, without arrays of its own."""
     if isinstance(function, ast.Lambda):
         return True  # what it names is looked up where it runs, here as there
     if not all(_holds_nothing(option) for option in options(site.value(function))):
         return False
-    for part in walk(function):
+    for part in walk_nodes(function):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-            bindings, scope = lookup(site.file, part, part.id)
+            bindings, scope = lookup_bindings(site.file, part, part.id)
             if scope is None:
                 continue
             if scope.kind in ("class", "comprehension", "lambda") or explain_change(
                 site, part, bindings, scope
             ):
                 return False
-            if any(binding.node in walk(statement) for binding in site.file.bindings(scope, part.id)):
+            if any(binding.node in walk_nodes(statement) for binding in site.file.bindings(scope, part.id)):
                 return False
     return True
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.modules import Instance
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Function, Transformed
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox._closures import find_carried_array, split_at
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.equinox._closures import find_carried_array, line_of_split
 from shardlint_rules.equinox.jitted import Jitted, jitted_function
 from shardlint_rules.jit.placed import PLACED_WORDS
 
@@ -104,7 +104,7 @@ class WeightsBecomeConstants(Rule):
 
     def _make_fix(self, site: Site, found: Jitted, baked: _Baked) -> Fix | None:
         filtered = site.api == _FILTER
-        if baked.whole is None or not (filtered or found.plain) or found.hidden or "donate" in found.keywords:
+        if baked.whole is None or not (filtered or found.has_no_settings) or found.hidden or "donate" in found.keywords:
             return None  # donate would reach the weights: SL106
         text = site.text(baked.model)
         edits: list[Edit] = []
@@ -114,7 +114,7 @@ class WeightsBecomeConstants(Rule):
             text = f"{spelled}({text})"
             edits += imports
         edits.append(site.replace(baked.whole, text))
-        drops += [part.id for part in walk(baked.whole) if isinstance(part, ast.Name)]
+        drops += [part.id for part in walk_nodes(baked.whole) if isinstance(part, ast.Name)]
         if filtered:
             return site.fix(Safety.SAFE, f"compile {text}", edits, drops=drops)
         spelled, imports = site.spell(_FILTER)
@@ -129,56 +129,56 @@ def _find_baked_module(site: Site, found: Jitted) -> _Baked | None:
     node = found.function
     if not isinstance(node, ast.expr):
         return None
-    own = _bound_module(site, node)
+    own = _find_bound_module(site, node)
     if own is not None:
         return own
-    return _in_lambda(site, node) if isinstance(node, ast.Lambda) else None
+    return _find_module_in_lambda(site, node) if isinstance(node, ast.Lambda) else None
 
 
-def _bound_module(site: Site, node: ast.expr) -> _Baked | None:
+def _find_bound_module(site: Site, node: ast.expr) -> _Baked | None:
     """`model.__call__`, `jax.vmap(model)`, `jax.vmap(model.method)`."""
     if isinstance(node, ast.Attribute) and node.attr == "__call__":
-        instance = _with_arrays(site, node.value)
+        instance = _module_with_arrays(site, node.value)
         return _Baked(instance, node.value, node) if instance is not None else None
     if not isinstance(node, ast.Call) or not node.args or not _is_vmap(site, node):
         return None
     inner = node.args[0]
     plain = len(node.args) == 1 and not node.keywords
     base = inner.value if isinstance(inner, ast.Attribute) and _is_method(site, inner) else inner
-    instance = _with_arrays(site, base)
+    instance = _module_with_arrays(site, base)
     if instance is None:
         return None
     model = base if isinstance(inner, ast.Attribute) and inner.attr == "__call__" else inner
     return _Baked(instance, model, node if plain else None, True)
 
 
-def _in_lambda(site: Site, node: ast.Lambda) -> _Baked | None:
+def _find_module_in_lambda(site: Site, node: ast.Lambda) -> _Baked | None:
     """`lambda x: model(x)` and `lambda x: jax.vmap(model)(x)`."""
     body = node.body
     if not isinstance(body, ast.Call):
         return None
-    inner = _bound_module(site, body.func)
+    inner = _find_bound_module(site, body.func)
     if inner is None:
-        instance = _with_arrays(site, body.func)
+        instance = _module_with_arrays(site, body.func)
         inner = _Baked(instance, body.func, body.func) if instance is not None else None
     if inner is None or _is_parameter(inner.model, node):
         return None
-    lasting = inner.whole is not None and _bound_once(site, inner.model)
+    lasting = inner.whole is not None and _is_bound_once(site, inner.model)
     whole = node if lasting and _forwards_arguments(node, body) else None
     return _Baked(inner.instance, inner.model, whole, inner.mapped)
 
 
-def _bound_once(site: Site, model: ast.expr) -> bool:
+def _is_bound_once(site: Site, model: ast.expr) -> bool:
     """A lambda reads a variable when it is called first, filter_jit of the variable at once."""
     if not isinstance(model, ast.Name):
         return False
-    _, scope = lookup(site.file, model, model.id)
+    _, scope = lookup_bindings(site.file, model, model.id)
     return scope is not None and len(site.file.bindings(scope, model.id)) == 1
 
 
 def _is_parameter(model: ast.expr, node: ast.Lambda) -> bool:
-    names = {arg.arg for arg in walk(node.args) if isinstance(arg, ast.arg)}
-    return any(isinstance(part, ast.Name) and part.id in names for part in walk(model))
+    names = {arg.arg for arg in walk_nodes(node.args) if isinstance(arg, ast.arg)}
+    return any(isinstance(part, ast.Name) and part.id in names for part in walk_nodes(model))
 
 
 def _forwards_arguments(node: ast.Lambda, call: ast.Call) -> bool:
@@ -200,16 +200,16 @@ def _is_method(site: Site, node: ast.Attribute) -> bool:
     return isinstance(value, Function) and value.bound
 
 
-def _with_arrays(site: Site, node: ast.expr) -> Instance | None:
+def _module_with_arrays(site: Site, node: ast.expr) -> Instance | None:
     """The Module an expression is, if it surely holds arrays and was not made for this call."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return None
-    instance = site.program.modules.instance(site.value(node))
+    instance = site.program.modules.module_instance(site.value(node))
     if instance is None:
         return None
-    leaves = site.program.modules.leaves(instance)
+    leaves = site.program.modules.list_leaves(instance)
     return instance if any(leaf.kind == "array" and leaf.sure for leaf in leaves) else None
 
 
 def _is_sharded(site: Site, node: ast.expr) -> bool:
-    return split_at(site, site.value(node)) is not None
+    return line_of_split(site, site.value(node)) is not None

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Api, Constant, Place, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.syntax.enclosing import caught, enclosing_nodes
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.enclosing import enclosing_nodes, is_exception_caught
+from shardlint.syntax.nodes import walk_nodes
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 # Decorators under filter_jit through which a function keeps its arguments and results as they are.
@@ -55,21 +55,21 @@ def find_wrappings(site: Site) -> list[Wrapping]:
         return [Wrapping(fun, site.call)]
     if site.arguments.open_positional:
         raise NotRewritten(f"a star argument at line {site.call.lineno} hides the function")
-    return list(_given_to(site, site.call, 0))
+    return list(_functions_wrapped_by(site, site.call, 0))
 
 
-def _given_to(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
+def _functions_wrapped_by(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
     """The functions that a decorator factory (an expression) is applied to."""
     parent = site.file.parent(wrapper)
     target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
     if isinstance(parent, Definition) and wrapper in parent.decorator_list:
         yield Wrapping(parent, wrapper)
-    elif isinstance(parent, ast.Call) and parent.func is wrapper and one_argument(parent):
+    elif isinstance(parent, ast.Call) and parent.func is wrapper and has_one_argument(parent):
         yield Wrapping(parent.args[0], parent)
     elif isinstance(parent, ast.Call) and _adds_settings(site, parent, wrapper):
-        yield from _given_to(site, parent, depth)
+        yield from _functions_wrapped_by(site, parent, depth)
     elif isinstance(target, ast.Name) and depth < 2:
-        yield from _through_name(site, target, depth)
+        yield from _follow_assigned_name(site, target, depth)
     else:
         raise OutOfReach(f"the function that line {site.call.lineno} wraps is not known")
 
@@ -85,26 +85,26 @@ def _adds_settings(site: Site, call: ast.Call, wrapper: ast.AST) -> bool:
     return len(call.args) == 1 and call.args[0] is wrapper and partial
 
 
-def one_argument(call: ast.Call) -> bool:
+def has_one_argument(call: ast.Call) -> bool:
     """Return whether a call has one positional argument, and nothing else."""
     return len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)
 
 
-def _through_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping]:
-    file, scope = site.file, site.file.home(target)
+def _follow_assigned_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping]:
+    file, scope = site.file, site.file.evaluation_scope(target)
     if len(file.bindings(scope, target.id)) > 1 or scope.kind == "class":
         raise NotRewritten(
             f"`{target.id}` at line {target.lineno} is assigned more than once, so it may wrap other functions"
         )
-    if scope.kind == "module" and any(True for _ in site.program.project.importing(file.path, target.id)):
+    if scope.kind == "module" and any(True for _ in site.program.project.files_importing(file.path, target.id)):
         raise NotRewritten(
             f"another file may import `{target.id}` of line {target.lineno} and wrap its functions with it"
         )
-    for use in file.mentions(target.id):
+    for use in file.find_mentions(target.id):
         if not isinstance(use, ast.Name) or not isinstance(use.ctx, ast.Load):
             continue
-        if any(binding.node is target for binding in lookup(file, use, target.id)[0]):
-            yield from _given_to(site, use, depth + 1)
+        if any(binding.node is target for binding in lookup_bindings(file, use, target.id)[0]):
+            yield from _functions_wrapped_by(site, use, depth + 1)
 
 
 def refusal_message(site: Site, names: Iterable[str]) -> str:
@@ -127,10 +127,10 @@ def describe_other_function(site: Site) -> str:
 
 def has_another_way(site: Site) -> bool:
     """Return whether the error that the call raises is caught, and other code runs instead."""
-    return caught(site.file, site.syntax) and not _becomes_none(site)
+    return is_exception_caught(site.file, site.syntax) and not _is_none_after_error(site)
 
 
-def _becomes_none(site: Site) -> bool:
+def _is_none_after_error(site: Site) -> bool:
     """Return whether every handler around the call sets the name of its result to None."""
     bound = site.file.parent(site.syntax)
     tried = next(enclosing_nodes(site.file, site.syntax, ast.Try), None)
@@ -149,12 +149,12 @@ def _becomes_none(site: Site) -> bool:
     )
 
 
-def positional(node: Definition | ast.Lambda) -> list[ast.arg]:
+def positional_parameters(node: Definition | ast.Lambda) -> list[ast.arg]:
     """Parameters that take positional arguments."""
     return [*node.args.posonlyargs, *node.args.args]
 
 
-def donate(site: Site) -> str | None:
+def donate_mode(site: Site) -> str | None:
     """The donate mode; None when the text does not tell."""
     place: Place | None = site.arguments.keywords.get("donate")
     if place is None:
@@ -173,7 +173,7 @@ def call_without_keywords(
     """
     import libcst as cst
 
-    from shardlint.rules_api.cst import code, parse_expression, with_arguments
+    from shardlint.rules_api.cst import code_of_node, parse_expression, with_arguments
 
     call = site.node
     assert isinstance(call, cst.Call)
@@ -187,11 +187,11 @@ def call_without_keywords(
             args.append(arg)
     gone: list[ast.AST] = [keyword for keyword in site.call.keywords if keyword.arg in names]
     if site.form == "call" and not args:
-        text = code(call.func)
+        text = code_of_node(call.func)
     elif site.form == "partial" and len(args) == 1:
-        text = code(args[0].value)
+        text = code_of_node(args[0].value)
         gone.append(site.call.func)
     else:
-        text = code(with_arguments(call, args))
-    drops = {part.id: None for node in gone for part in walk(node) if isinstance(part, ast.Name)}
+        text = code_of_node(with_arguments(call, args))
+    drops = {part.id: None for node in gone for part in walk_nodes(node) if isinstance(part, ast.Name)}
     return site.replace(site.call, text), tuple(drops)

@@ -41,10 +41,10 @@ class Annotated:
         elif isinstance(function, Function):
             file, node = function.place.file, function.node
             if isinstance(node, ast.Lambda):
-                file.walked(file.scope(node))
+                file.walk_scope(file.scope(node))
                 yield from options(self.evaluator.value(Place(file, node.body)))
                 return
-            for one in file.walked(file.scope(node)).returns:
+            for one in file.walk_scope(file.scope(node)).returns:
                 if isinstance(one, ast.Return) and one.value is not None:
                     yield from options(self.evaluator.value(Place(file, one.value)))
 
@@ -79,12 +79,12 @@ class Annotated:
             yield from self._search_arguments(value.call)
         if not isinstance(value.by, ClassValue):
             return
-        for cls in self.evaluator.lineage(value.by):
+        for cls in self.evaluator.project_ancestors(value.by):
             file = cls.place.file
             for statement in cls.node.body:
                 if isinstance(statement, ast.FunctionDef) and statement.name in ("__init__", "setup"):
                     function = Function(Place(file, statement), True, cls)
-                    env = self.evaluator.parameters(function, value.call) if value.call is not None else None
+                    env = self.evaluator.bind_parameters(function, value.call) if value.call is not None else None
                     yield from self._search_statement(file, statement, env, depth)
 
     def _search_arguments(self, arguments: CallArguments) -> Iterator[Place]:
@@ -98,13 +98,13 @@ class Annotated:
         self, file: FileFacts, init: ast.FunctionDef, env: Environment | None, depth: int
     ) -> Iterator[Place]:
         scopes = [one for one in file.inner_scopes(file.scope(init)) if not isinstance(one.node, _DEFINITIONS)]
-        for call in chain.from_iterable(file.walked(one).calls for one in (file.scope(init), *scopes)):
+        for call in chain.from_iterable(file.walk_scope(one).calls for one in (file.scope(init), *scopes)):
             place = Place(file, call)
             for value in options(self.evaluator.value(Place(file, call.func))):
                 if isinstance(value, Api) and self._annotates_call(value.name, place, call, None):
                     yield place
                 elif isinstance(value, ClassValue):
-                    made_by = CallResult(value, self.evaluator.arguments(place, env))
+                    made_by = CallResult(value, self.evaluator.read_arguments(place, env))
                     yield from self._search_value(made_by, depth + 1)
                 elif isinstance(value, Function):
                     yield from self._search_maker(place, depth)

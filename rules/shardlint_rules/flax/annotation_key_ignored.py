@@ -19,9 +19,9 @@ from shardlint_rules.flax.annotations import (
     fix_key,
     given_annotations,
     is_key_heeded,
-    kept_under,
     names_axes,
     preferred_key,
+    storage_key,
 )
 
 # What people write for one of KEYS begins so. Other keys are metadata of the user's own.
@@ -96,7 +96,7 @@ class AnnotationKeyIgnored(Rule):
             return None  # SL515 reports deprecated keys
         if not (one.key in KEYS or one.key.startswith(_BEGINNINGS)) or not names_axes(site.value(one.value)):
             return None
-        if one.key not in KEYS and _reads_itself(site, one):
+        if one.key not in KEYS and _is_key_read(site, one):
             return None
         return site.finding(
             one.node,
@@ -109,11 +109,11 @@ class AnnotationKeyIgnored(Rule):
     @detector("method")
     def report_key_read(self, site: Site) -> Finding | None:
         """`x.get_metadata("sharding")`, `x.get_metadata().get("sharding")` and `x.get_metadata()["sharding"]`."""
-        key = _key_read(site)
-        kept = kept_under(site)
+        key = _key_constant_read(site)
+        kept = storage_key(site)
         if key is None or key.value == kept or key.value not in KEYS:
             return None
-        scope = site.scope.function()
+        scope = site.scope.enclosing_function()
         around = site.text(scope.node) if scope is not None else site.file.source.text
         if (
             f'"{kept}"' in around
@@ -121,7 +121,7 @@ class AnnotationKeyIgnored(Rule):
             or _sets_key(_code_before_read(site, key), key.value)
         ):
             return None
-        start, end = site.file.span(key)
+        start, end = site.file.character_span(key)
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
         raises, set_later = _raises_when_missing(site, key), _sets_key(around, key.value)
         return site.finding(
@@ -139,17 +139,17 @@ class AnnotationKeyIgnored(Rule):
     def report_attribute(self, site: Site) -> Finding | None:
         """`getattr(param, "sharding", ())`, of what is a variable by its annotation or by a default that is axes."""
         key = site.call.args[1] if len(site.call.args) > 1 else None
-        kept = kept_under(site)
+        kept = storage_key(site)
         if not isinstance(key, ast.Constant) or key.value not in KEYS or key.value == kept:
             return None
         if key.value == "sharding_names" and site.allows("flax", ">=0.12.4"):
             return None  # a deprecated property, which gives the axes
-        scope = site.scope.function()
+        scope = site.scope.enclosing_function()
         around = site.text(scope.node) if scope is not None else site.file.source.text
         why = _explain_variable_key(site)
-        if why is None or f'"{kept}"' in around or f"'{kept}'" in around or not site.anywhere("nnx"):
+        if why is None or f'"{kept}"' in around or f"'{kept}'" in around or not site.is_named_anywhere("nnx"):
             return None
-        start, end = site.file.span(key)
+        start, end = site.file.character_span(key)
         instead = "the array's sharding or the default" if key.value == "sharding" else "the default"
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
         return site.finding(
@@ -175,7 +175,7 @@ def _explain_variable_key(site: Site) -> str | None:
     return None
 
 
-def _key_read(site: Site) -> ast.Constant | None:
+def _key_constant_read(site: Site) -> ast.Constant | None:
     given: ast.expr | None = site.call.args[0] if site.call.args else None
     if given is not None and not site.allows("flax", ">=0.12"):
         return None  # get_metadata takes no name there
@@ -203,11 +203,11 @@ def _code_before_read(site: Site, key: ast.Constant) -> str:
 
     In a loop, or in another function, what stands below may have run.
     """
-    scope = site.scope.function()
+    scope = site.scope.enclosing_function()
     if scope is None or any(isinstance(one, ast.For | ast.While) for one in site.file.ancestors(key)):
         return site.text(scope.node) if scope is not None else site.file.source.text
-    start = site.file.span(scope.node)[0]
-    return site.file.source.text[start : site.file.span(key)[0]]
+    start = site.file.character_span(scope.node)[0]
+    return site.file.source.text[start : site.file.character_span(key)[0]]
 
 
 def _sets_key(text: str, key: str) -> bool:
@@ -217,7 +217,7 @@ def _sets_key(text: str, key: str) -> bool:
     )
 
 
-def _reads_itself(site: Site, one: Annotation) -> bool:
+def _is_key_read(site: Site, one: Annotation) -> bool:
     """Return whether the file reads the key, as code with metadata of its own does."""
     text = site.file.source.text
     quoted = text.count(f'"{one.key}"') + text.count(f"'{one.key}'")

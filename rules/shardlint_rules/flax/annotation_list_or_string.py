@@ -84,7 +84,7 @@ class AnnotationListOrString(Rule):
             what = "list"
         else:
             return None
-        if any(site.anywhere(flag) for flag in _OWN_WAYS):
+        if any(site.is_named_anywhere(flag) for flag in _OWN_WAYS):
             return None
         message = f"On {on} the variable is replicated: flax ignores a {what} as annotation."
         letters = f"On {on} this raises under a mesh: flax reads each letter of `{site.shown(node)}` as an axis name."

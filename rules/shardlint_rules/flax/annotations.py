@@ -30,10 +30,10 @@ OLDER = "other releases of flax do not know this key"
 
 def is_switched(site: Site) -> bool:
     """Return whether a file of the project may switch off flax's sharding of new variables."""
-    return any(map(site.anywhere, _SWITCHES))
+    return any(map(site.is_named_anywhere, _SWITCHES))
 
 
-def kept_under(site: Site) -> str:
+def storage_key(site: Site) -> str:
     """The key under which the project's flax keeps the annotation, whatever it was given as."""
     if site.allows("flax", ">=0.12.4"):
         return "out_sharding"
@@ -82,7 +82,7 @@ def _dict_annotations(display: ast.Dict) -> Iterator[Annotation]:
 
 def fix_key(site: Site, one: Annotation, write: str, why: str) -> Fix:
     """The fix that writes another key; `why` is why it is unsafe."""
-    start, end = site.file.span(one.node)
+    start, end = site.file.character_span(one.node)
     if isinstance(one.node, ast.keyword):
         edit = Edit(start, start + len(one.key), write)
     else:

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.evaluator.annotations import annotated_classes
 from shardlint.model.values import Api, CallResult, ClassValue, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
-from shardlint.syntax.nodes import children, names_in, walk
+from shardlint.syntax.nodes import child_nodes, names_in, walk_nodes
 from shardlint_rules.flax.update_lost_in_jit import only_jax_jit
 
 _BASES = (
@@ -67,19 +67,19 @@ class ChangeLostInJit(Rule):
         """A statement that sets an attribute, if the change is lost."""
         match site.syntax:
             case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
-                attributes = (part for part in walk(target) if isinstance(part, ast.Attribute))
-                return self._report(site, target) if any(True for _ in attributes) else None
+                attributes = (part for part in walk_nodes(target) if isinstance(part, ast.Attribute))
+                return self._report_change(site, target) if any(True for _ in attributes) else None
         return None
 
     @detector("call")
     def report_update(self, site: Site) -> Finding | None:
         """An `nnx.update`, if the change is lost."""
-        return self._report(site, site.call.args[0]) if site.call.args else None
+        return self._report_change(site, site.call.args[0]) if site.call.args else None
 
-    def _report(self, site: Site, changed: ast.expr) -> Finding | None:
+    def _report_change(self, site: Site, changed: ast.expr) -> Finding | None:
         while isinstance(changed, ast.Attribute | ast.Subscript):
             changed = changed.value
-        scope = site.scope.function()
+        scope = site.scope.enclosing_function()
         if scope is None or not isinstance(changed, ast.Name) or not isinstance(scope.node, ast.FunctionDef):
             return None
         if scope.name in _MAKING:
@@ -91,9 +91,9 @@ class ChangeLostInJit(Rule):
         is_self = _is_self(site, scope.node, parameter)
         if is_self and not scope.node.decorator_list:
             return None
-        if not only_jax_jit(site, scope) or _given_back(site, scope, changed.id):
+        if not only_jax_jit(site, scope) or _is_returned_or_passed(site, scope, changed.id):
             return None
-        shown = (_class_shown if is_self else _shown_as_module)(site, scope.node, parameter)
+        shown = (_class_evidence if is_self else _shown_as_module)(site, scope.node, parameter)
         if not shown:
             return None
         return site.finding(
@@ -112,17 +112,17 @@ def _find_parameter(node: ast.FunctionDef, name: str) -> ast.arg | None:
     return next((one for one in every if one.arg == name), None)
 
 
-def _given_back(site: Site, scope: Scope, name: str) -> bool:
+def _is_returned_or_passed(site: Site, scope: Scope, name: str) -> bool:
     """Return whether an object, or a part of its state, is returned, or passed to code that may store it."""
     kept = {name}
-    for call in site.file.walked(scope).calls:
+    for call in site.file.walk_scope(scope).calls:
         takes = all(
             isinstance(one, Api) and one.name in _TAKES_STATE for one in options(site.value(call.func))
         )
         parent = site.file.parent(call)
         if takes and name in names_in(call) and isinstance(parent, ast.Assign):
             kept |= {part for target in parent.targets for part in names_in(target)}
-    for statement in site.file.walked(scope).returns:
+    for statement in site.file.walk_scope(scope).returns:
         value = statement.value if isinstance(statement, ast.Return) else statement
         if value is not None and kept & _names_passed_on(value, name):
             return True
@@ -138,7 +138,7 @@ def _names_passed_on(node: ast.AST, name: str) -> set[str]:
             return {one for part in args for one in names_in(part)}
     if isinstance(node, ast.Name):
         return {node.id}
-    return {one for part in children(node) for one in _names_passed_on(part, name)}
+    return {one for part in child_nodes(node) for one in _names_passed_on(part, name)}
 
 
 def _is_self(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> bool:
@@ -147,7 +147,7 @@ def _is_self(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> bool:
     return isinstance(site.file.parent(node), ast.ClassDef) and parameter in first
 
 
-def _class_shown(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
+def _class_evidence(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
     """Return the evidence that the object of a method is an NNX object, in words."""
     owner = site.file.parent(node)
     if not isinstance(owner, ast.ClassDef) or not _is_module(site, ClassValue(Place(site.file, owner))):
@@ -159,7 +159,7 @@ def _shown_as_module(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> s
     """Return the evidence that a parameter is an NNX object, in words."""
     evaluator = site.program.evaluator
     if parameter.annotation is not None:
-        found = annotated(evaluator, Place(site.file, parameter.annotation))
+        found = annotated_classes(evaluator, Place(site.file, parameter.annotation))
         if found and all(_is_module(site, one) for one in found):
             return f"`{parameter.arg}` is annotated `{site.text(parameter.annotation)}`"
     names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
@@ -182,5 +182,5 @@ def _is_module(site: Site, value: Value) -> bool:
         return value.name in _BASES
     if not isinstance(value, ClassValue):
         return False
-    bases = site.program.evaluator.bases(value)
+    bases = site.program.evaluator.list_bases(value)
     return any(isinstance(one, Api) and one.name in _BASES for base in bases for one in options(base))

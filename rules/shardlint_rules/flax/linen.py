@@ -13,9 +13,9 @@ RULES_CONTEXTS = ("flax.linen.logical_axis_rules", "flax.linen.axis_rules")
 
 def constrains_anywhere(site: Site) -> bool:
     """Return whether code that runs with the site has logical constraints, or variables in logical boxes."""
-    return any(site.anywhere(name) for name in ("with_logical_constraint", "with_logical_partitioning"))
+    return any(site.is_named_anywhere(name) for name in ("with_logical_constraint", "with_logical_partitioning"))
 
 
-def rules_anywhere(site: Site) -> bool:
+def sets_rules_anywhere(site: Site) -> bool:
     """Return whether any file that runs with the site mentions a function that sets logical axis rules."""
-    return any(site.anywhere(name) for name in SETTERS)
+    return any(site.is_named_anywhere(name) for name in SETTERS)

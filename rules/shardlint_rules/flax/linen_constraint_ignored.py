@@ -15,7 +15,7 @@ from shardlint_rules.flax.linen import (
     MESHES,
     RULES_CONTEXTS,
     constrains_anywhere,
-    rules_anywhere,
+    sets_rules_anywhere,
 )
 
 _BY_HAND = ("enter_context", "__enter__")
@@ -59,11 +59,11 @@ class LinenConstraintIgnored(Rule):
     @detector("call", of=CONSTRAINTS, finds="never-entered")
     def report_without_mesh(self, site: Site) -> Finding | None:
         """A constraint in a project that makes a mesh and enters none."""
-        if _has_own_mesh(site) or not rules_anywhere(site):
+        if _has_own_mesh(site) or not sets_rules_anywhere(site):
             return None
-        if not any(map(site.file.says, MESHES)):
+        if not any(map(site.file.contains_text, MESHES)):
             return None  # it may be a library, whose callers enter one
-        if _sets_a_mesh(site) or any(map(site.anywhere, _BY_HAND)):
+        if _sets_a_mesh(site) or any(map(site.is_named_anywhere, _BY_HAND)):
             return None
         if any(file.withs_saying("mesh") for file in site.program.together(site.file)):
             return None
@@ -77,7 +77,7 @@ class LinenConstraintIgnored(Rule):
     @detector("call", of=CONSTRAINTS)
     def report_constraint(self, site: Site) -> Finding | None:
         """A constraint under `with mesh:`."""
-        outside = site.program.around(site.file, site.call)
+        outside = site.program.surrounding_contexts(site.file, site.call)
         if _has_own_mesh(site) or any(one.kind != "with mesh" for one in outside.contexts):
             return None
         if not site.context.only("with mesh") or not (outside.complete or not _sets_a_mesh(site)):
@@ -101,7 +101,7 @@ class LinenConstraintIgnored(Rule):
         if not meshes or any(one.kind != "with mesh" for one in meshes) or not constrains_anywhere(site):
             return None
         mesh = meshes[0]
-        outside = site.program.around(site.file, block)
+        outside = site.program.surrounding_contexts(site.file, block)
         if any(one.kind != "with mesh" for one in outside.contexts):
             return None
         sure = outside.complete or not _sets_a_mesh(site)
@@ -109,7 +109,7 @@ class LinenConstraintIgnored(Rule):
             mesh.place.node,
             f"On {site.release('flax')} logical constraints under this mesh do nothing: they read only `jax.set_mesh`.",
             why="" if sure else "no `jax.set_mesh` is seen around this, but a caller may enter it",
-            help=f"write `with jax.set_mesh({mesh.place.text()}):`",
+            help=f"write `with jax.set_mesh({mesh.place.source_text()}):`",
             fix=self._write_fix(site, mesh),
             form="" if sure else "callers-may-set",
         )
@@ -126,16 +126,16 @@ class LinenConstraintIgnored(Rule):
             for item in one.items:
                 if item.context_expr is site.call:
                     continue
-                found = site.program.contexts.manager(Place(site.file, item.context_expr))
+                found = site.program.contexts.context_of_manager(Place(site.file, item.context_expr))
                 if found is not None:
                     yield found
 
     def _write_fix(self, site: Site, mesh: MeshContext) -> Fix | None:
-        if site.region.proven or not site.allows("jax", ">=0.7.1"):
+        if site.region.is_proven or not site.allows("jax", ">=0.7.1"):
             return None
         name, imports = site.spell("jax.set_mesh")
-        text = f"{name}({mesh.place.text()})"
-        edits = [*site.given_to(mesh.place.node, name), *imports]
+        text = f"{name}({mesh.place.source_text()})"
+        edits = [*site.wrap_in_call(mesh.place.node, name), *imports]
         return site.fix(Safety.UNSAFE, f"write {text}", edits, _WHY)
 
 
@@ -147,4 +147,4 @@ def _has_own_mesh(site: Site) -> bool:
 
 def _sets_a_mesh(site: Site) -> bool:
     """Return whether any file of the project mentions one of the newer contexts."""
-    return any(site.anywhere(name) for name in ("set_mesh", "use_mesh", "use_abstract_mesh"))
+    return any(site.is_named_anywhere(name) for name in ("set_mesh", "use_mesh", "use_abstract_mesh"))

@@ -62,7 +62,7 @@ class LogicalNameWithoutRule(Rule):
         if found is None:
             return
         names, tables = found
-        every = frozenset().union(*(table.names for table in tables))
+        every = frozenset().union(*(table.ruled_names for table in tables))
         whole = (
             site.api in _OF_WEIGHTS
             and len(names) > 1

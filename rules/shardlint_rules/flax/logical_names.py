@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from shardlint.model.mesh.logical import LogicalRules, project_rules, rules_of
+from shardlint.model.mesh.logical import LogicalRules, logical_rules_of, project_rules
 from shardlint.model.values import Constant, Place, options
 from shardlint.rules_api.site import Site
 
@@ -39,7 +39,7 @@ def named_under_rules(site: Site) -> Named | None:
 def _rule_tables(site: Site, place: Place | None) -> tuple[LogicalRules, ...]:
     """The rules that hold for a call; none where they are not all known."""
     if place is not None:
-        found = [rules_of(option) for option in options(site.program.evaluator.value(place))]
+        found = [logical_rules_of(option) for option in options(site.program.evaluator.value(place))]
         known = tuple(rules for rules in found if rules is not None)
         return known if len(known) == len(found) else ()
     return (

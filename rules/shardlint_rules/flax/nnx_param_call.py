@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.values import Api, CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.flax.annotations import VARIABLES, WITH_METADATA, WITH_PARTITIONING
 
 _WITH = (WITH_METADATA, WITH_PARTITIONING)
@@ -103,7 +103,7 @@ class NnxParamCall(Rule):
         value = site.value(given) if given is not None else None
         name = site.short_name
         why = f"nnx.{name} stores shape= as metadata"
-        edits = self._moved(site, keyword, call)
+        edits = self._move_shape_argument(site, keyword, call)
         help = "pass the shape after the key: `(key, shape)`"
         fix = (
             site.fix(Safety.UNSAFE, "pass the shape with the key", edits, "the variable gets its shape")
@@ -118,14 +118,14 @@ class NnxParamCall(Rule):
             return site.finding(keyword, text, why=why, help=help, fix=fix)
         return None
 
-    def _moved(self, site: Site, keyword: ast.keyword, call: ast.Call) -> list[Edit]:
+    def _move_shape_argument(self, site: Site, keyword: ast.keyword, call: ast.Call) -> list[Edit]:
         """Edits that take `shape=` away and give it behind the key; none where a comment stands in the way."""
-        around = site.file.text(site.call)
+        around = site.file.source_text(site.call)
         if "#" in around:
             return []
         others = [*site.call.args, *(one for one in site.call.keywords if one is not keyword)]
         parts = [site.text(site.call.func), ", ".join(site.text(one) for one in others)]
-        _, end = site.file.span(call.args[0])
+        _, end = site.file.character_span(call.args[0])
         return [
             site.replace(site.call, f"{parts[0]}({parts[1]})"),
             Edit(end, end, f", {site.text(keyword.value)}"),
@@ -133,7 +133,7 @@ class NnxParamCall(Rule):
 
     def _write_fix(self, site: Site, initializer: ast.expr) -> Fix | None:
         """Call the initializer with a key of the function's `rngs` and the shape it was given as metadata."""
-        scope = site.scope.function()
+        scope = site.scope.enclosing_function()
         if scope is None or not isinstance(initializer, ast.Call) or "#" in site.text(site.call):
             return None
         value = site.value(initializer)
@@ -162,7 +162,7 @@ def _is_computed_with(site: Site) -> bool:
         owner = owner.parent
     if owner.kind != "class" or not isinstance(target, ast.Attribute):
         return False
-    for read in walk(owner.node):
+    for read in walk_nodes(owner.node):
         if isinstance(read, ast.Attribute) and read.attr == target.attr and isinstance(read.ctx, ast.Load):
             node: ast.AST = read
             while isinstance(outer := site.file.parent(node), ast.Subscript) or (

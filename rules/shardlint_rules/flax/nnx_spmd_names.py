@@ -111,7 +111,7 @@ class NnxSpmdNames(Rule):
                 certainty = Certainty.POSSIBLE
             on = f"{on} ({source})"
         message = _explain_error(site, node, entry, on)
-        if entry.alias and not _made_the_old_way(site, node):
+        if entry.alias and not _is_called_with_type_and_value(site, node):
             name, new = site.written.removeprefix("flax."), entry.instead.removeprefix("flax.")
             message = f"On {on} `{name}` warns: it is a deprecated alias of `{new}`."
         return site.finding(
@@ -144,7 +144,7 @@ def _explain_error(site: Site, node: ast.AST, entry: _Name, on: str) -> str:
     return f"On {on} this raises {error}: {since}."
 
 
-def _made_the_old_way(site: Site, node: ast.AST) -> bool:
+def _is_called_with_type_and_value(site: Site, node: ast.AST) -> bool:
     """Return whether it is called with a type and a value."""
     call = site.file.parent(node)
     return isinstance(call, ast.Call) and call.func is node and len(call.args) > 1
@@ -157,13 +157,13 @@ def _is_flax(site: Site) -> bool:
 def _is_patched(site: Site) -> bool:
     """Return whether the file puts the name there itself."""
     last = site.written.rpartition(".")[2]
-    found = site.file.mentions(last)
+    found = site.file.find_mentions(last)
     return any(isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) for node in found)
 
 
 def _is_unevaluated_annotation(file: FileFacts, node: ast.AST) -> bool:
     """Return whether the name is in an annotation that is never evaluated."""
-    if not file.says("from __future__ import annotations"):
+    if not file.contains_text("from __future__ import annotations"):
         return False
     inner = node
     for outer in file.ancestors(node):

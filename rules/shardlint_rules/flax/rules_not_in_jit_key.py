@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.api import JIT_WRAPPERS
-from shardlint.model.mesh.logical import LogicalRules, rules_of
-from shardlint.model.reach import lookup
+from shardlint.model.mesh.logical import LogicalRules, logical_rules_of
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import children
+from shardlint.syntax.nodes import child_nodes
 from shardlint_rules.flax.linen import RULES_CONTEXTS, constrains_anywhere
 
 _CONTEXTS = (*RULES_CONTEXTS, "flax.nnx.logical_axis_rules")
@@ -77,7 +77,7 @@ def _find_block(site: Site, call: ast.AST) -> ast.With | None:
 
 
 def _find_rules(site: Site, call: ast.Call) -> LogicalRules | None:
-    return rules_of(site.value(call.args[0])) if len(call.args) == 1 else None
+    return logical_rules_of(site.value(call.args[0])) if len(call.args) == 1 else None
 
 
 def _find_calls(block: ast.With) -> Iterator[ast.Call]:
@@ -89,21 +89,21 @@ def _find_calls(block: ast.With) -> Iterator[ast.Call]:
             continue
         if isinstance(node, ast.Call):
             yield node
-        todo.extend(children(node))
+        todo.extend(child_nodes(node))
 
 
 def _earlier_call(site: Site, call: ast.Call, own: LogicalRules) -> ast.Call | None:
     """The first call of the same function, before this one in the same scope, if it was under other rules."""
     assert isinstance(call.func, ast.Name)
     name = call.func.id
-    bound = [one.node for one in lookup(site.file, call.func, name)[0]]
-    for use in site.file.mentions(name):
+    bound = [one.node for one in lookup_bindings(site.file, call.func, name)[0]]
+    for use in site.file.find_mentions(name):
         earlier = site.file.parent(use)
         if not isinstance(use, ast.Name) or not isinstance(earlier, ast.Call) or earlier.func is not use:
             continue
-        if earlier.lineno >= call.lineno or site.file.home(earlier) is not site.file.home(call):
+        if earlier.lineno >= call.lineno or site.file.evaluation_scope(earlier) is not site.file.evaluation_scope(call):
             continue
-        if [one.node for one in lookup(site.file, use, name)[0]] != bound:
+        if [one.node for one in lookup_bindings(site.file, use, name)[0]] != bound:
             continue
         rules = _rules_around_call(site, earlier)
         if rules is None:
@@ -131,7 +131,7 @@ def _same_argument_values(site: Site, before: ast.Call, call: ast.Call) -> bool:
     for one, other in zip(before.args, call.args, strict=False):
         if not isinstance(one, ast.Name) or not isinstance(other, ast.Name):
             return False
-        first = [binding.node for binding in lookup(site.file, one, one.id)[0]]
-        if first != [binding.node for binding in lookup(site.file, other, other.id)[0]]:
+        first = [binding.node for binding in lookup_bindings(site.file, one, one.id)[0]]
+        if first != [binding.node for binding in lookup_bindings(site.file, other, other.id)[0]]:
             return False
     return not call.keywords

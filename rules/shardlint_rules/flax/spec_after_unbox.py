@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallArguments, CallResult, Function, Place, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
@@ -59,7 +59,7 @@ class SpecAfterUnbox(Rule):
         assert first is not None
         at = f"line {first.place.line}" if first.place.file is site.file else first.place.file.path.name
         name = site.short_name
-        inside = first.place.file is site.file and _of_a_function(site, argument)
+        inside = first.place.file is site.file and _is_unboxing_function_named(site, argument)
         message = f"`{name}` returns `P()` for every unboxed array, so all weights are replicated."
         if inside:
             return site.finding(
@@ -82,10 +82,10 @@ class SpecAfterUnbox(Rule):
         if unboxed.place.file is not site.file or not isinstance(call, ast.Call) or len(call.args) != 1:
             return None
         boxed = call.args[0]
-        if not isinstance(boxed, ast.Name) or site.file.home(boxed) is not site.scope:
+        if not isinstance(boxed, ast.Name) or site.file.evaluation_scope(boxed) is not site.scope:
             return None
-        before, _ = lookup(site.file, boxed, boxed.id)
-        now, _ = lookup(site.file, argument, boxed.id)
+        before, _ = lookup_bindings(site.file, boxed, boxed.id)
+        now, _ = lookup_bindings(site.file, argument, boxed.id)
         same = len(before) == 1 and [one.node for one in before] == [one.node for one in now]
         value = site.value(argument)
         if not same or not (isinstance(value, CallResult) and value.api in _UNBOXES):
@@ -106,7 +106,7 @@ def _find_unbox_call(site: Site, value: Value, depth: int = 0) -> CallArguments 
         function = site.program.evaluator.value(value.call.positional[0], value.call.environment)
         if isinstance(function, Function):
             arguments = CallArguments(value.call.place, (), {}, open_positional=True)
-            return _unbox_of_every_option(site, site.program.evaluator.apply(function, arguments), depth)
+            return _unbox_of_every_option(site, site.program.evaluator.apply_callee(function, arguments), depth)
     if value.api in _STATES and "params" in value.call.keywords:
         return _unbox_of_every_option(
             site, _argument_value(site, value.call, value.call.keywords["params"]), depth
@@ -124,7 +124,7 @@ def _argument_value(site: Site, call: CallArguments, place: Place) -> Value:
     return site.program.evaluator.value(Place(place.file, node), call.environment)
 
 
-def _of_a_function(site: Site, argument: ast.expr) -> bool:
+def _is_unboxing_function_named(site: Site, argument: ast.expr) -> bool:
     """Return whether the function whose result is unboxed is named here, where the spec must be read."""
     found = options(site.value(argument))
     return all(isinstance(one, CallResult) and one.api == "jax.eval_shape" for one in found)

@@ -13,7 +13,7 @@ from shardlint.model.values import Api, CallResult, ClassValue, Function, Place,
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector, on_lines
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.flax.linen import CONSTRAINTS
 
 _RUNS = ("apply", "init", "init_with_output", "apply_fn")
@@ -60,12 +60,12 @@ class TracedOutsideRules(Rule):
     @detector("call", "partial", finds="called")
     def report_call(self, site: Site) -> Finding | None:
         """A call that traces a jitted function without rules."""
-        if not site.anywhere("with_logical_constraint"):
+        if not site.is_named_anywhere("with_logical_constraint"):
             return None
-        if any(map(site.anywhere, _FOR_GOOD)):
+        if any(map(site.is_named_anywhere, _FOR_GOOD)):
             return None
         inside = _Constrained(site)
-        named = [inside.of_value(one.inner, 0) for one in site.find_wrapped(*JITS, "flax.linen.jit")]
+        named = [inside.constrained_module_of_value(one.inner, 0) for one in site.find_wrapped(*JITS, "flax.linen.jit")]
         if len(named) != 1 or named[0] is None:
             return None
         ends = _find_ends(site)
@@ -73,9 +73,9 @@ class TracedOutsideRules(Rule):
         if not calls or any(one.kind == "escaped" for one in ends):
             return None
         entered = _Entered(site)
-        if any(entered.maybe(one.place, 0) for one in calls):
+        if any(entered.may_enter_rules(one.place, 0) for one in calls):
             return None
-        elsewhere = site.program.once(site.file, "SL520", lambda: _rules_entered(site))
+        elsewhere = site.program.once(site.file, "SL520", lambda: _find_rules_entered(site))
         if elsewhere is None:
             return None
         here = [one.place.node for one in calls if one.place.file is site.file]
@@ -104,36 +104,39 @@ class _Constrained:
         self.program = site.program
         self.met: set[ast.AST] = set()
 
-    def of_value(self, value: Value, depth: int) -> str | None:
+    def constrained_module_of_value(self, value: Value, depth: int) -> str | None:
         """The name of the module that a callable runs, or None where it enters rules itself or runs none."""
         while isinstance(value, Transformed):
             value = value.inner
         if isinstance(value, Function):
-            return self._of_function(value.place.file, value.node, depth)
+            return self._constrained_module_of_function(value.place.file, value.node, depth)
         return None
 
-    def _of_function(self, file: FileFacts, node: ast.AST, depth: int) -> str | None:
-        if node in self.met or depth > _DEPTH or any(name in file.text(node) for name in SETTERS):
+    def _constrained_module_of_function(self, file: FileFacts, node: ast.AST, depth: int) -> str | None:
+        if node in self.met or depth > _DEPTH or any(name in file.source_text(node) for name in SETTERS):
             return None
         self.met.add(node)
-        for call in [one for one in walk(node) if isinstance(one, ast.Call)]:
-            found = self._of_call(file, call, depth)
+        for call in [one for one in walk_nodes(node) if isinstance(one, ast.Call)]:
+            found = self._constrained_module_of_call(file, call, depth)
             if found is not None:
                 return found or getattr(node, "name", "lambda")
         return None
 
-    def _of_call(self, file: FileFacts, call: ast.Call, depth: int) -> str | None:
+    def _constrained_module_of_call(self, file: FileFacts, call: ast.Call, depth: int) -> str | None:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in _RUNS:
             model = (
-                self._given_to_states() if func.attr == "apply_fn" else self._applied_module(file, func.value)
+                self._module_of_training_states() if func.attr == "apply_fn" else self._applied_module(file, func.value)
             )
             if model is not None:
                 return model
         for option in options(self.program.value(file, func)):
             if _is_logical_constraint(option, call):
                 return ""  # by the function itself
-            if isinstance(option, Function) and (found := self.of_value(option, depth + 1)) is not None:
+            if (
+                isinstance(option, Function)
+                and (found := self.constrained_module_of_value(option, depth + 1)) is not None
+            ):
                 return found
         return None
 
@@ -146,10 +149,10 @@ class _Constrained:
                 return made.node.name
         return None
 
-    def _given_to_states(self) -> str | None:
+    def _module_of_training_states(self) -> str | None:
         """The module of which a training state of this program keeps the `apply`."""
         for file in self.program.together(self.site.file):
-            for mention in file.mentions("apply_fn"):
+            for mention in file.find_mentions("apply_fn"):
                 given = mention.value if isinstance(mention, ast.keyword) else None
                 if (
                     isinstance(given, ast.Attribute)
@@ -163,7 +166,7 @@ class _Constrained:
             return False
         self.met.add(cls.node)
         file = cls.place.file
-        for call in [one for one in walk(cls.node) if isinstance(one, ast.Call)]:
+        for call in [one for one in walk_nodes(cls.node) if isinstance(one, ast.Call)]:
             for option in options(self.program.value(file, call.func)):
                 if isinstance(option, ClassValue) and self._class_constrains(option, depth + 1):
                     return True
@@ -179,12 +182,12 @@ class _Entered:
         self.program = site.program
         self.met: set[ast.AST] = set()
 
-    def maybe(self, place: Place, depth: int) -> bool:
+    def may_enter_rules(self, place: Place, depth: int) -> bool:
         """Return whether a `with`, a decorator, or a caller enters axis rules, or may do so out of sight."""
         file, node = place.file, place.node
-        if depth > _DEPTH or any(map(file.says, ("enter_context", ".__enter__("))):
+        if depth > _DEPTH or any(map(file.contains_text, ("enter_context", ".__enter__("))):
             return True
-        function = file.home(node).function()
+        function = file.evaluation_scope(node).enclosing_function()
         inner = node
         for outer in file.ancestors(node):
             if isinstance(outer, ast.With | ast.AsyncWith) and not isinstance(inner, ast.withitem):
@@ -198,22 +201,22 @@ class _Entered:
         if function.node in self.met:
             return False
         self.met.add(function.node)
-        if any("rules" in file.text(one) for one in getattr(function.node, "decorator_list", ())):
+        if any("rules" in file.source_text(one) for one in getattr(function.node, "decorator_list", ())):
             return True
         if isinstance(function.node, ast.Lambda):
-            return self.maybe(Place(file, function.node), depth + 1)
+            return self.may_enter_rules(Place(file, function.node), depth + 1)
         assert isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef)
         ends = self.program.flow.in_sight(file, function.node).found
         calls = [one for one in ends if one.kind == "called"]
         if not calls:
-            return not (function.node.name == "main" or file.says("__main__"))
-        return any(self.maybe(one.place, depth + 1) for one in calls)
+            return not (function.node.name == "main" or file.contains_text("__main__"))
+        return any(self.may_enter_rules(one.place, depth + 1) for one in calls)
 
     def _enters_rules(self, place: Place) -> bool:
-        text = place.text()
+        text = place.source_text()
         if any(name in text for name in SETTERS):
             return True
-        manager = self.program.contexts.manager(place)
+        manager = self.program.contexts.context_of_manager(place)
         if manager is None or manager.kind != "unknown":
             return False
         if not isinstance(place.node, ast.Call):
@@ -223,7 +226,7 @@ class _Entered:
             found = tuple(one.inner if isinstance(one, Transformed) else one for one in found)
         if not all(isinstance(one, Function | ClassValue) for one in found):
             return not all(isinstance(one, Api) for one in found)
-        texts = [one.place.text() for one in found if isinstance(one, Function | ClassValue)]
+        texts = [one.place.source_text() for one in found if isinstance(one, Function | ClassValue)]
         return any("rules" in one for one in texts)
 
 
@@ -233,11 +236,11 @@ def _is_logical_constraint(value: Value, call: ast.Call) -> bool:
     return isinstance(value, Api) and value.name in CONSTRAINTS and not given
 
 
-def _rules_entered(site: Site) -> str | None:
+def _find_rules_entered(site: Site) -> str | None:
     """Where a file of the program enters axis rules by `with`."""
     for file in site.program.together(site.file):
         for name in SETTERS:
-            for mention in file.mentions(name):
+            for mention in file.find_mentions(name):
                 call = file.parent(mention)
                 if (
                     isinstance(call, ast.Call)

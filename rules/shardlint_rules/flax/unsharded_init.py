@@ -9,8 +9,8 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import is_switched
-from shardlint_rules.flax.sharded_init import under_mesh
-from shardlint_rules.mesh.legacy import to_set_mesh
+from shardlint_rules.flax.sharded_init import with_line_for_mesh
+from shardlint_rules.mesh.legacy import edits_to_set_mesh
 
 
 class UnshardedInit(Rule):
@@ -59,8 +59,8 @@ class UnshardedInit(Rule):
 def _write_fix(site: Site, made: ast.Call) -> Fix | None:
     edits: list[Edit] | None
     if site.violation.said["legacy"]:
-        contexts = site.program.context(site.file, made).contexts
-        line, edits = "jax.set_mesh", to_set_mesh(site, contexts[0]) if len(contexts) == 1 else None
+        contexts = site.program.mesh_contexts(site.file, made).contexts
+        line, edits = "jax.set_mesh", edits_to_set_mesh(site, contexts[0]) if len(contexts) == 1 else None
     else:
-        line, edits = under_mesh(site, made) or ("", None)
+        line, edits = with_line_for_mesh(site, made) or ("", None)
     return site.fix(Safety.UNSAFE, f"write {line}", edits, "the model is sharded") if edits else None

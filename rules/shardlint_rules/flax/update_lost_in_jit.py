@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, Transformed, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
@@ -50,10 +50,10 @@ class UpdateLostInJit(Rule):
     @detector("call")
     def find_updates(self, site: Site) -> Iterator[Finding]:
         """Each update that is lost."""
-        scope = site.scope.function()
+        scope = site.scope.enclosing_function()
         if scope is None or isinstance(scope.node, ast.Lambda):
             return
-        updates = [call for call in site.file.walked(scope).calls if _is_update(site, call)]
+        updates = [call for call in site.file.walk_scope(scope).calls if _is_update(site, call)]
         if not updates or not only_jax_jit(site, scope):
             return
         for call in updates:
@@ -64,7 +64,7 @@ class UpdateLostInJit(Rule):
             if merged is None:
                 continue
             changed = {owner.id, *(arg.id for arg in call.args[:-1] if isinstance(arg, ast.Name))}
-            if any(_used_after(site, scope, name, call) for name in changed):
+            if any(_is_used_elsewhere(site, scope, name, call) for name in changed):
                 continue
             yield site.finding(
                 call,
@@ -102,12 +102,12 @@ def _is_update(site: Site, call: ast.Call) -> bool:
         return False
     if call.keywords or not isinstance(site.file.parent(call), ast.Expr):
         return False
-    if len(call.args) == 1 and not site.anywhere("ModelAndOptimizer"):
+    if len(call.args) == 1 and not site.is_named_anywhere("ModelAndOptimizer"):
         return False  # an `nnx.Optimizer` takes the model too, and raises
     gradients = call.args[-1]
     if not isinstance(gradients, ast.Name):
         return False
-    bindings, _ = lookup(site.file, gradients, gradients.id)
+    bindings, _ = lookup_bindings(site.file, gradients, gradients.id)
     return bool(bindings) and all(_is_gradient(site, binding) for binding in bindings)
 
 
@@ -130,9 +130,9 @@ def _is_gradient(site: Site, binding: Binding) -> bool:
 def only_jax_jit(site: Site, scope: Scope) -> bool:
     """Return whether every trace of the function is by `jax.jit` itself, with no transform of NNX around it."""
     if (
-        not site.region.proven
-        or not site.region.steps
-        or site.region.steps[0].text != f"traced by {site.region.by}"
+        not site.region.is_proven
+        or not site.region.reasons_inside_out
+        or site.region.reasons_inside_out[0].text != f"traced by {site.region.by}"
     ):
         return False
     ends = site.program.flow.ends(site.file, scope.node)
@@ -142,7 +142,7 @@ def only_jax_jit(site: Site, scope: Scope) -> bool:
 
 def _is_merged(site: Site, scope: Scope, name: ast.Name) -> bool | None:
     """Return whether the object of a name was merged in the function (True) or is an argument of it (False)."""
-    bindings, owner = lookup(site.file, name, name.id)
+    bindings, owner = lookup_bindings(site.file, name, name.id)
     if owner is not scope or len(bindings) != 1:
         return None
     binding = bindings[0]
@@ -155,14 +155,14 @@ def _is_merged(site: Site, scope: Scope, name: ast.Name) -> bool | None:
     return None
 
 
-def _used_after(site: Site, scope: Scope, name: str, call: ast.Call) -> bool:
+def _is_used_elsewhere(site: Site, scope: Scope, name: str, call: ast.Call) -> bool:
     """Return whether a name is mentioned in a function anywhere else than before an update outside of loops."""
     if any(isinstance(outer, ast.For | ast.While | ast.AsyncFor) for outer in site.file.ancestors(call)):
         return True
-    _, end = site.file.span(call)
-    inside = site.file.span(scope.node)[1]
-    for node in site.file.mentions(name):
-        start, _ = site.file.span(node)
+    _, end = site.file.character_span(call)
+    inside = site.file.character_span(scope.node)[1]
+    for node in site.file.find_mentions(name):
+        start, _ = site.file.character_span(node)
         if isinstance(node, ast.Name) and end <= start < inside:
             return True
     return False

@@ -80,6 +80,6 @@ def _write_fix(site: Site, name: str, array: ast.expr, written: ast.AST) -> Fix:
         edits = [site.replace(written, f"{name}[...]{whole}")]
         return site.fix(Safety.UNSAFE, f"write {name}[...] = ...", edits, "it keeps the old array's dtype")
     put, imports = site.spell("jax.device_put")
-    start, end = site.file.span(array)
+    start, end = site.file.character_span(array)
     placed = [Edit(start, start, f"{put}("), Edit(end, end, f", {name}.value.sharding)")]
     return site.fix(Safety.SAFE, f"write {put}(..., {name}.value.sharding)", [*placed, *imports])

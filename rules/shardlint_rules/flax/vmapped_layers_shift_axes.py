@@ -47,7 +47,7 @@ class VmappedLayersShiftAxes(Rule):
     @detector("call", "partial")
     def report_vmap(self, site: Site) -> Finding | None:
         """A `nnx.vmap` that stacks annotated layers."""
-        if "transform_metadata" in site.arguments.keywords or not any(map(site.anywhere, init.READING)):
+        if "transform_metadata" in site.arguments.keywords or not any(map(site.is_named_anywhere, init.READING)):
             return None
         layers = Annotated(site.program)
         built = [value for function in _find_functions(site) for value in layers.find_built(function)]

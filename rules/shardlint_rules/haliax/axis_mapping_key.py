@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import assigned_once
+from shardlint.model.reach import sole_assigned_value
 from shardlint.model.values import Api, Constant, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _ENTER = "haliax.axis_mapping"
 _SHARD = "haliax.shard"
@@ -107,7 +107,7 @@ class AxisMappingKey(Rule):
         statement = site.syntax
         if not isinstance(statement, ast.AnnAssign) or statement.value is None or site.scope.kind != "class":
             return
-        for table in walk(statement.value):
+        for table in walk_nodes(statement.value):
             for key in table.keys if isinstance(table, ast.Dict) else ():
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     found = self._report_misspelled_axis(site, key, key.value, everywhere=True)
@@ -121,7 +121,7 @@ class AxisMappingKey(Rule):
             return None
         axes = [one for file in _list_files(site, everywhere) for one in _find_declared(site, file)]
         near = difflib.get_close_matches(key, axes, 1, _ALIKE)
-        if key in axes or not near or _named_elsewhere(site, key):
+        if key in axes or not near or _is_key_used_elsewhere(site, key):
             return None
         text = site.text(node)
         right = f"{text[0]}{near[0]}{text[-1]}" if text[1:-1] == key else repr(near[0])
@@ -140,7 +140,7 @@ def _list_keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
     """The keys as they stand in this file."""
     node: ast.AST | None = argument
     if isinstance(argument, ast.Name):
-        node = assigned_once(site.file, argument)
+        node = sole_assigned_value(site.file, argument)
     if not isinstance(node, ast.Dict):
         return {}
     return {
@@ -150,7 +150,7 @@ def _list_keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
 
 def _list_files(site: Site, everywhere: bool) -> Iterator[FileFacts]:
     """The file of a site, and where asked for those that run with it and make axes, if all can be read."""
-    others = list(site.program.project.calling(site.file.path, ("Axis", "make_axes"))) if everywhere else []
+    others = list(site.program.project.files_calling(site.file.path, ("Axis", "make_axes"))) if everywhere else []
     yield from [site.file, *(one for one in others if one is not None and one is not site.file)]
 
 
@@ -158,7 +158,7 @@ def _find_declared(site: Site, file: FileFacts) -> list[str]:
     """Names of the axes that a file makes."""
     found = []
     for word in ("Axis", "make_axes"):
-        for node in file.mentions(word):
+        for node in file.find_mentions(word):
             call = file.parent(node)
             if not isinstance(call, ast.Call) or call.func is not node:
                 continue
@@ -176,12 +176,12 @@ def _find_declared(site: Site, file: FileFacts) -> list[str]:
     return found
 
 
-def _named_elsewhere(site: Site, key: str) -> bool:
+def _is_key_used_elsewhere(site: Site, key: str) -> bool:
     """Return whether a file that names axes uses the key other than as the key of a mapping."""
     said = re.compile(rf"""(['"]){re.escape(key)}\1(?!\s*:)|\b{re.escape(key)}\s*=[^=]""")
     if said.search(site.file.source.text):
         return True
     return any(
         file is None or said.search(file.source.text)
-        for file in site.program.project.calling(site.file.path, _NAMING)
+        for file in site.program.project.files_calling(site.file.path, _NAMING)
     )

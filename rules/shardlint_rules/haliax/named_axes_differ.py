@@ -72,4 +72,4 @@ class NamedAxesDiffer(Rule):
         message, help = _SAYS[site.violation.kind]
         why = f"checked for {site.release('haliax')}"
         harm = Harm.SILENT if site.violation.kind == "named.input" else None
-        return site.report_violation(message, help=help, why=why, words=site.violation.quoted, harm=harm)
+        return site.report_violation(message, help=help, why=why, words=site.violation.quoted_details, harm=harm)

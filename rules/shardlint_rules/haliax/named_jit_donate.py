@@ -63,7 +63,7 @@ class NamedJitDonate(Rule):
 
     def _report_argnums(self, site: Site, keyword: ast.keyword) -> Finding:
         has_flags = any(other.arg == "donate_args" for other in site.call.keywords)
-        flags = _as_flags(_list_indexes(site.value(keyword.value)))
+        flags = _indexes_as_flags(_list_indexes(site.value(keyword.value)))
         return site.finding(
             keyword,
             "The first call raises TypeError: `named_jit` takes no `donate_argnums`, and passes its own to `jax.jit`.",
@@ -85,7 +85,7 @@ class NamedJitDonate(Rule):
             text = "ValueError: `filter_spec` must consist of booleans and callables only"
         if text:
             indexes = _list_indexes(value)
-            flags = _as_flags(indexes) if indexes is not None and _surely_indexes(indexes) else None
+            flags = _indexes_as_flags(indexes) if indexes is not None and _is_surely_indexes(indexes) else None
             yield site.finding(
                 keyword.value,
                 f"The first call raises {text}.",
@@ -94,7 +94,7 @@ class NamedJitDonate(Rule):
                 fix=None if flags is None else self._write_fix(site, keyword, flags),
             )
             return
-        most = _most_arguments(site)
+        most = _count_most_arguments(site)
         if isinstance(value, Items) and not value.open and most is not None and len(value.items) > most:
             yield site.finding(
                 keyword.value,
@@ -122,12 +122,12 @@ def _list_indexes(value: Value) -> tuple[int, ...] | None:
     return numbers if len(numbers) == len(items) else None
 
 
-def _surely_indexes(found: tuple[int, ...]) -> bool:
+def _is_surely_indexes(found: tuple[int, ...]) -> bool:
     """`(0,)` and `(0, 2)` are indexes; `(1,)` and `(0, 1)` may be flags."""
     return found == (0,) or any(number > 1 for number in found)
 
 
-def _as_flags(found: tuple[int, ...] | None) -> str | None:
+def _indexes_as_flags(found: tuple[int, ...] | None) -> str | None:
     """`(0, 2)` as `(True, False, True)`."""
     if not found or max(found) > 16:
         return None
@@ -135,7 +135,7 @@ def _as_flags(found: tuple[int, ...] | None) -> str | None:
     return f"({flags[0]},)" if len(flags) == 1 else f"({', '.join(flags)})"
 
 
-def _most_arguments(site: Site) -> int | None:
+def _count_most_arguments(site: Site) -> int | None:
     """The most positional arguments that the compiled function takes, where that is known."""
     decorated = site.decorated
     value: Value | None = None

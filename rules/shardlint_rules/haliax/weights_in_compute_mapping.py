@@ -9,14 +9,14 @@ from typing import ClassVar
 from shardlint.model.values import Function, Table, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _JIT = "haliax.named_jit"
-_COMPUTE = regex(r"(?i)compute|activation")
+_COMPUTE = compile_lazily(r"(?i)compute|activation")
 _PARAMETERS = ("parameter", "param", "params", "parameters", "weight", "weights")
-_WEIGHTS = regex(r"(?i)(^|_)(model|params?|weights|opt|opt_?state|optim_?state|state|train_?state)$")
+_WEIGHTS = compile_lazily(r"(?i)(^|_)(model|params?|weights|opt|opt_?state|optim_?state|state|train_?state)$")
 
 
 class WeightsInComputeMapping(Rule):
@@ -66,7 +66,7 @@ class WeightsInComputeMapping(Rule):
         if function is None or beside is None or _are_equal_mappings(site, mapping, beside):
             return None
         kept = _returns_weights(function)
-        if kept is None or "shard(" in function.place.text():
+        if kept is None or "shard(" in function.place.source_text():
             return None
         right = site.text(mapping).replace(name, beside)
         return site.finding(
@@ -79,7 +79,7 @@ class WeightsInComputeMapping(Rule):
 
     def _find_function(self, site: Site) -> Function | None:
         if site.decorated is not None:
-            found = site.program.evaluator.function(site.file, site.decorated)
+            found = site.program.evaluator.definition_value(site.file, site.decorated)
         elif site.call.args:
             value = options(site.value(site.call.args[0]))[0]
             while isinstance(value, Transformed):
@@ -96,7 +96,7 @@ def _parameter_mapping_named(site: Site, name: str) -> str | None:
         for old, new in (("compute", word), ("COMPUTE", word.upper()), ("Compute", word.capitalize())):
             if old in name:
                 other = name.replace(old, new)
-                if site.anywhere(other):
+                if site.is_named_anywhere(other):
                     return other
     return None
 
@@ -118,13 +118,13 @@ def _returns_weights(function: Function) -> str | None:
     node = function.node
     makes = any(
         isinstance(one, ast.Call) and last_name(one.func) in ("init", "apply_updates", "update")
-        for one in walk(node)
+        for one in walk_nodes(node)
     )
     if not makes:
         return None
     body = node.body
     results = (
-        [one.value for one in walk(node) if isinstance(one, ast.Return) and one.value is not None]
+        [one.value for one in walk_nodes(node) if isinstance(one, ast.Return) and one.value is not None]
         if isinstance(body, list)
         else [body]
     )

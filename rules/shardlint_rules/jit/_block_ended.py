@@ -25,12 +25,12 @@ class Beside:
     entered: ast.With
 
     @property
-    def ended(self) -> bool:
+    def is_block_ended(self) -> bool:
         """True if the `with` stands before the call."""
         return self.entered.lineno < self.call.line
 
 
-def beside_block(site: Site, useless: tuple[ContextKind, ...]) -> Beside | None:
+def find_call_outside_block(site: Site, useless: tuple[ContextKind, ...]) -> Beside | None:
     """The first such call. `useless` are the kinds of contexts that do not serve the site."""
     kinds = tuple(kind for kind in _KINDS if kind not in useless)
     met: set[ast.AST] = set()
@@ -48,16 +48,16 @@ def _search_callers(
         depth > _DEPTH
         or len(met) > _MOST
         or _is_tested_or_expected(file, node)
-        or list(site.program.contexts.entered(file, node))
+        or list(site.program.contexts.entered_contexts(file, node))
     ):
         return
-    scope = file.home(node).function()
+    scope = file.evaluation_scope(node).enclosing_function()
     if scope is not None and (isinstance(scope.node, ast.AsyncFunctionDef) or _has_yield(file, scope)):
         return
     entered = _sibling_mesh_block(site, file, node, kinds) if depth else None
     if entered is not None:
-        around = site.program.around(file, node)
-        if not around.contexts and not any(map(file.says, ("enter_context", ".__enter__("))):
+        around = site.program.surrounding_contexts(file, node)
+        if not around.contexts and not any(map(file.contains_text, ("enter_context", ".__enter__("))):
             yield Beside(place, entered)
         return
     if scope is None or scope.node in met:
@@ -82,7 +82,7 @@ def _is_tested_or_expected(file: FileFacts, node: ast.AST) -> bool:
     if expected_to_fail(file, node):
         return True
     for outer in file.ancestors(node):
-        if isinstance(outer, ast.If | ast.IfExp | ast.While) and "mesh" in file.text(outer.test).lower():
+        if isinstance(outer, ast.If | ast.IfExp | ast.While) and "mesh" in file.source_text(outer.test).lower():
             return True
         if isinstance(outer, ast.Try):
             return True
@@ -112,11 +112,11 @@ def _sibling_mesh_block(
 
 def _enters_mesh(site: Site, file: FileFacts, statement: ast.With, kinds: tuple[ContextKind, ...]) -> bool:
     for item in statement.items:
-        found = site.program.contexts.manager(Place(file, item.context_expr))
+        found = site.program.contexts.context_of_manager(Place(file, item.context_expr))
         if found is not None and found.kind in kinds:
             return True
     return False
 
 
 def _has_yield(file: FileFacts, scope: Scope) -> bool:
-    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in file.walked(scope).returns)
+    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in file.walk_scope(scope).returns)

@@ -7,24 +7,24 @@ from typing import NamedTuple
 
 from shardlint.model.values import Api, Constant, Items, options
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import says, walk
-from shardlint_rules.jit.results import returned_by
+from shardlint.syntax.nodes import mentions_name, walk_nodes
+from shardlint_rules.jit.results import returned_expressions
 
-_NUMBER = regex(
+_NUMBER = compile_lazily(
     r"^_*(?:lr|learning_rate|momentum|weight_decay|temperature|damping|mcmc_width|dropout_rate|beta\d?)$"
 )
-_BATCH = regex(r"^_*(?:(?:train_|eval_|input_)?batch|images?|labels?|inputs?|input_ids|targets?|examples?)$")
-_KEY = regex(r"^_*(?:(?:dropout_|train_|prng_|sample_)?(?:rngs?|keys?|prng))$")
-WEIGHTS = regex(r"^_*(?:(?:train_|model_)?(?:params|state|variables|weights|model)|batch_stats|train_state)$")
+_BATCH = compile_lazily(r"^_*(?:(?:train_|eval_|input_)?batch|images?|labels?|inputs?|input_ids|targets?|examples?)$")
+_KEY = compile_lazily(r"^_*(?:(?:dropout_|train_|prng_|sample_)?(?:rngs?|keys?|prng))$")
+WEIGHTS = compile_lazily(r"^_*(?:(?:train_|model_)?(?:params|state|variables|weights|model)|batch_stats|train_state)$")
 """Names of weights and states, which a caller needs again."""
 _OF_ATTENTION = frozenset(("query", "queries", "value", "values", "q", "v"))
-_KEYS_SAID = regex(r"rng|key|seed|split|random")
-_DATA_SAID = regex(
+_KEYS_SAID = compile_lazily(r"rng|key|seed|split|random")
+_DATA_SAID = compile_lazily(
     r"batch|image|label|input|target|example|data|recon|logits|predict|output|generat|sample|token"
 )
-_JITS = regex(r"^(?:jit|pjit|pmap|filter_jit|filter_pmap|named_jit)$")
+_JITS = compile_lazily(r"^(?:jit|pjit|pmap|filter_jit|filter_pmap|named_jit)$")
 _MOST = 32
 
 
@@ -43,13 +43,15 @@ class Wrapped(NamedTuple):
     donated: list[str]
 
 
-def named(file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated: list[str]) -> list[Named]:
+def find_unupdated_donations(
+    file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated: list[str]
+) -> list[Named]:
     """The donated parameters that are no state by their names and that no result updates."""
-    returned = returned_by(file, node)
+    returned = returned_expressions(file, node)
     if not returned:
         return []
     attention = _OF_ATTENTION.intersection(one.arg for one in (*node.args.posonlyargs, *node.args.args))
-    said = " ".join(file.text(part) for one in returned for part in _result_elements(one))
+    said = " ".join(file.source_text(part) for one in returned for part in _result_elements(one))
     delegates = any(isinstance(one, ast.Call) for one in returned)
     matches = []
     for name in donated:
@@ -58,7 +60,7 @@ def named(file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated
             for one in returned
             for part in _nodes_outside_calls(one)
         )
-        if mentioned or not says(node, name):
+        if mentioned or not mentions_name(node, name):
             continue
         if _NUMBER.search(name) and name not in said.replace("(", " ").replace(",", " ").split():
             matches.append(Named(name, "a number by its name"))
@@ -82,10 +84,10 @@ def _nodes_outside_calls(result: ast.expr) -> list[ast.expr]:
         return []
     if isinstance(result, ast.Tuple | ast.List):
         return [part for one in result.elts for part in _nodes_outside_calls(one)]
-    return list(walk(result))  # type: ignore[arg-type]
+    return list(walk_nodes(result))  # type: ignore[arg-type]
 
 
-def by_wrapper(site: Site) -> Wrapped | None:
+def function_under_donating_decorator(site: Site) -> Wrapped | None:
     """The function below a decorator of the project with `donate_argnums`, and its donated parameters."""
     call = site.call
     keyword = next((one for one in call.keywords if one.arg == "donate_argnums"), None)

@@ -35,11 +35,11 @@ def find_shifted_position(site: Site, donated: tuple[int, ...]) -> Shifted | Non
 
 def _find_shifted_donation(seen: SeenCall, number: int, donated: tuple[int, ...]) -> Shifted | None:
     call, file = seen.call, seen.file
-    if seen.count is None or number >= len(call.args) or call.keywords:
+    if seen.count_positional is None or number >= len(call.args) or call.keywords:
         return None
-    again = _bound_again(seen)
-    given = [file.text(one) for one in call.args]
-    for count, what in _bound_before(seen.function):
+    again = _rebound_names(seen)
+    given = [file.source_text(one) for one in call.args]
+    for count, what in _count_bound_positions(seen.function):
         meant = number - count
         if meant < 0 or meant >= len(given) or given[meant] not in again:
             continue
@@ -49,16 +49,16 @@ def _find_shifted_donation(seen: SeenCall, number: int, donated: tuple[int, ...]
     return None
 
 
-def _bound_again(seen: SeenCall) -> set[str]:
+def _rebound_names(seen: SeenCall) -> set[str]:
     """The names and attributes that the result of a call, or parts of it, are bound to."""
     statement = seen.file.parent(seen.call)
     if not isinstance(statement, ast.Assign) or statement.value is not seen.call:
         return set()
     targets = [part for one in statement.targets for part in (getattr(one, "elts", None) or [one])]
-    return {seen.file.text(one) for one in targets if isinstance(one, ast.Name | ast.Attribute)}
+    return {seen.file.source_text(one) for one in targets if isinstance(one, ast.Name | ast.Attribute)}
 
 
-def _bound_before(function: Jitted) -> list[tuple[int, str]]:
+def _count_bound_positions(function: Jitted) -> list[tuple[int, str]]:
     """How many positions are bound before jit sees the function, and by what."""
     inner: Value = function.inner
     partial = 0

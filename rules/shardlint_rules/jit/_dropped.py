@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.lifetime.effects import called_function, only_returns
+from shardlint.model.lifetime.effects import called_function, has_no_effects
 from shardlint.model.values import CallResult, Function, Parameter, Place, options
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _LAX = (
     "psum",
@@ -52,7 +52,7 @@ def dropped_result_message(site: Site, value: str) -> tuple[str, str] | None:
     """
     if not isinstance(site.file.parent(site.call), ast.Expr):
         return None
-    default, text = _default_of(site), site.shown()
+    default, text = _name_given_default(site), site.shown()
     if default is not None and site.form != "statement":
         return f"This call has no effect: `{default}` stays None.", f"write: {default} = {text}"
     if site.form == "statement":
@@ -67,7 +67,7 @@ def dropped_result_message(site: Site, value: str) -> tuple[str, str] | None:
     )
 
 
-def _default_of(site: Site) -> str | None:
+def _name_given_default(site: Site) -> str | None:
     """The name that is left None where a statement is all that runs if it is None: `if n is None: device_count()`."""
     statement = site.file.parent(site.call)
     branch = site.file.parent(statement) if isinstance(statement, ast.Expr) else None
@@ -86,9 +86,9 @@ def _makes_arrays(site: Site) -> bool:
     function = called_function(site.program.evaluator, Place(site.file, site.call))
     if not isinstance(function, Function) or not isinstance(function.node, ast.FunctionDef):
         return False
-    if function.node.decorator_list or not only_returns(function):
+    if function.node.decorator_list or not has_no_effects(function):
         return False
-    if any(isinstance(one, ast.Raise | ast.Assert) for one in walk(function.node)):
+    if any(isinstance(one, ast.Raise | ast.Assert) for one in walk_nodes(function.node)):
         return False  # it may be called for what it checks
     found = [
         one
@@ -102,5 +102,5 @@ def _makes_arrays(site: Site) -> bool:
 
 def _returned_places(site: Site, function: Function) -> list[Place]:
     file = function.place.file
-    found = file.walked(file.scope(function.node)).returns
+    found = file.walk_scope(file.scope(function.node)).returns
     return [Place(file, one.value) for one in found if one.value is not None]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.reach import lookup
-from shardlint.model.signatures import SHARDING_SETTINGS, Jitted, jitted_value, of_definition
+from shardlint.model.reach import lookup_bindings
+from shardlint.model.signatures import SHARDING_SETTINGS, Jitted, jitted_value, parameters_of_definition
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PartitionSpec")
 _DEPTH = 4
@@ -27,17 +27,17 @@ class Handed:
     helper: str
 
 
-def handed_jits(site: Site) -> Iterator[Handed]:
+def jits_made_from_specs(site: Site) -> Iterator[Handed]:
     """Yield the jits that helpers make with the tree that begins with the site's spec."""
     file, top = site.file, _outermost_display(site)
     if top is site.call or _first_call_in_display(site, top) is not site.call:
         return
     for node in _uses_of_display(file, top):
-        call = _call_of(file, node)
+        call = _call_with_argument(file, node)
         if call is None:
             continue
         for callee in options(site.value(call.func)):
-            if isinstance(callee, Function) and callee.place.file.says("in_shardings"):
+            if isinstance(callee, Function) and callee.place.file.contains_text("in_shardings"):
                 yield from _specs_from_helper(site, node, call, callee)
 
 
@@ -60,7 +60,7 @@ def _is_sharding(site: Site, call: ast.AST | None) -> bool:
 def _first_call_in_display(site: Site, top: ast.expr) -> ast.AST | None:
     """The first call in a display that is spelled as the site's."""
     spelled = site.text(site.call.func)
-    found = [node for node in walk(top) if isinstance(node, ast.Call) and site.text(node.func) == spelled]
+    found = [node for node in walk_nodes(top) if isinstance(node, ast.Call) and site.text(node.func) == spelled]
     return min(found, key=lambda node: (node.lineno, node.col_offset), default=None)
 
 
@@ -72,14 +72,14 @@ def _uses_of_display(file: FileFacts, top: ast.expr) -> Iterator[ast.expr]:
         return
     target = parent.targets[0]
     if isinstance(target, ast.Name):
-        for use in file.mentions(target.id):
+        for use in file.find_mentions(target.id):
             if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
-                bindings, _ = lookup(file, use, target.id)
+                bindings, _ = lookup_bindings(file, use, target.id)
                 if len(bindings) == 1 and bindings[0].node is target:
                     yield use
 
 
-def _call_of(file: FileFacts, node: ast.expr) -> ast.Call | None:
+def _call_with_argument(file: FileFacts, node: ast.expr) -> ast.Call | None:
     """The call that an expression is an argument of."""
     parent = file.parent(node)
     if isinstance(parent, ast.keyword):
@@ -89,9 +89,9 @@ def _call_of(file: FileFacts, node: ast.expr) -> ast.Call | None:
 
 def _specs_from_helper(site: Site, node: ast.expr, call: ast.Call, helper: Function) -> Iterator[Handed]:
     evaluator = site.program.evaluator
-    parameters = of_definition(helper.node)
+    parameters = parameters_of_definition(helper.node)
     parameters = parameters.without_first() if helper.bound and parameters.positional else parameters
-    bound = parameters.bind(evaluator.arguments(Place(site.file, call)))
+    bound = parameters.bind_arguments(evaluator.read_arguments(Place(site.file, call)))
     names = [name for name, place in (bound or {}).items() if place.node is node]
     if not names:
         return
@@ -100,19 +100,19 @@ def _specs_from_helper(site: Site, node: ast.expr, call: ast.Call, helper: Funct
         if function is None or function.settings.place.file is not helper.place.file:
             continue
         for setting in SHARDING_SETTINGS:
-            place = function.setting(setting)
+            place = function.setting_expression(setting)
             if place is not None and _depends_on_parameter(place, names[0]):
                 yield Handed(node, function, setting, getattr(helper.node, "name", "the helper"))
 
 
 def _depends_on_parameter(place: Place, name: str, depth: int = 0) -> bool:
     """Return whether an expression depends on a parameter, also through names bound once."""
-    for node in walk(place.node):
+    for node in walk_nodes(place.node):
         if not isinstance(node, ast.Name):
             continue
         if node.id == name:
             return True
-        bindings, scope = lookup(place.file, node, node.id)
+        bindings, scope = lookup_bindings(place.file, node, node.id)
         if depth < _DEPTH and scope is not None and scope.kind == "function" and len(bindings) == 1:
             value = bindings[0].value
             if value is not None and _depends_on_parameter(Place(place.file, value), name, depth + 1):

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
 
 INITS = Lines(
@@ -19,10 +19,10 @@ INITS = Lines(
     on="definition",
 )
 """Functions that make the first state of an optimizer."""
-_KEY = regex(r"(?:^|_)(?:key|rng|prng_?key)$")
-_PARAMS = regex(r"^(?:\w+_)?params$")
+_KEY = compile_lazily(r"(?:^|_)(?:key|rng|prng_?key)$")
+_PARAMS = compile_lazily(r"^(?:\w+_)?params$")
 _OWN = ("params", "model_params", "parameters")  # others are mostly differences of parameters
-_STATE = regex(r"State$")
+_STATE = compile_lazily(r"State$")
 
 
 class Kept(NamedTuple):
@@ -33,7 +33,7 @@ class Kept(NamedTuple):
     of: str
 
 
-def kept_by_init(site: Site) -> Iterator[Kept]:
+def find_arrays_shared_by_init(site: Site) -> Iterator[Kept]:
     """The arrays that a state made by a nested `init` shares with the caller, or with the enclosing function."""
     init = site.syntax
     if not isinstance(init, ast.FunctionDef):
@@ -67,7 +67,7 @@ def _kept_results(site: Site, result: ast.expr, own: set[str], around: set[str])
         return
     for part in parts:
         for name, node in _names_in_element(site, part):
-            bindings, _ = lookup(site.file, name, name.id)
+            bindings, _ = lookup_bindings(site.file, name, name.id)
             if len(bindings) != 1 or bindings[0].kind != "param":
                 continue
             if name.id in own and whole and _PARAMS.search(name.id):
@@ -80,7 +80,7 @@ def _names_in_element(site: Site, part: ast.expr) -> Iterator[tuple[ast.Name, as
     """The names that an element of a state is on some way, and where that is written."""
     if not isinstance(part, ast.Name):
         return
-    bindings, _ = lookup(site.file, part, part.id)
+    bindings, _ = lookup_bindings(site.file, part, part.id)
     for binding in bindings:
         if binding.kind == "param":
             yield part, part
@@ -90,4 +90,4 @@ def _names_in_element(site: Site, part: ast.expr) -> Iterator[tuple[ast.Name, as
 
 def _is_random_key(site: Site, name: str) -> bool:
     """Return whether a name is a random key, by its own name or by the file's use of random numbers."""
-    return name not in ("key", "rng") or site.file.says("random")
+    return name not in ("key", "rng") or site.file.contains_text("random")

@@ -18,7 +18,7 @@ class Takes:
     any_number: bool = False
 
     @property
-    def known(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """All names of parameters."""
         return (*self.named, *self.more)
 
@@ -66,15 +66,19 @@ class Wrong:
     help: str
 
 
-def wrong_of(api: str, arguments: CallArguments, partial: bool) -> Wrong | None:
+def find_wrong_argument(api: str, arguments: CallArguments, partial: bool) -> Wrong | None:
     """The argument that the function does not take, or that is missing; a partial may leave any out."""
     takes = TAKES[api]
     for keyword in arguments.keywords:
-        if keyword not in (*takes.known, *_OTHERS) and not keyword.startswith("_"):
-            close = difflib.get_close_matches(keyword, takes.known, 1, 0.5)
+        if keyword not in (*takes.parameter_names, *_OTHERS) and not keyword.startswith("_"):
+            close = difflib.get_close_matches(keyword, takes.parameter_names, 1, 0.5)
             if keyword == "sharding" and api == "jax.device_put":
                 close = ["device"]
-            help = f"write {close[0]}=" if close else f"use a parameter of the function: {', '.join(takes.known)}"
+            help = (
+                f"write {close[0]}="
+                if close
+                else f"use a parameter of the function: {', '.join(takes.parameter_names)}"
+            )
             return Wrong(keyword, f"it has no parameter `{keyword}`", help)
     count = len(arguments.positional)
     if any(keyword in _OTHERS for keyword in arguments.keywords):

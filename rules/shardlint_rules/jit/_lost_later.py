@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.lifetime.liveness import result_use
-from shardlint.model.reach import lookup
+from shardlint.model.lifetime.liveness import use_of_result
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 
@@ -21,29 +21,35 @@ _METHODS = ("replace", "_replace", "copy")
 _HOPS = 4
 
 
-def lost_later(site: Site) -> ast.Name | None:
+def find_unread_tree_name(site: Site) -> ast.Name | None:
     """The name that is never read of a tree which a placement ends up in, and nowhere else."""
     node: ast.expr = site.call
-    scope = site.file.home(site.call)
+    scope = site.file.evaluation_scope(site.call)
     for hop in range(_HOPS):
         whole = _enclosing_tree(site, node)
         statement = site.file.parent(whole)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or statement.value is not whole:
             return None
         target = statement.targets[0]
-        if not isinstance(target, ast.Name) or len(site.file.bindings(site.file.home(target), target.id)) != 1:
+        if (
+            not isinstance(target, ast.Name)
+            or len(site.file.bindings(site.file.evaluation_scope(target), target.id)) != 1
+        ):
             return None
-        use, _ = result_use(site.file, whole)
+        use, _ = use_of_result(site.file, whole)
         if use == "never read":
             return target if hop or whole is not site.call else None
         reads = [
             one
-            for one in site.file.mentions(target.id)
+            for one in site.file.find_mentions(target.id)
             if isinstance(one, ast.Name)
             and isinstance(one.ctx, ast.Load)
-            and any(binding.node is target for binding in lookup(site.file, one, target.id)[0])
+            and any(binding.node is target for binding in lookup_bindings(site.file, one, target.id)[0])
         ]
-        if len(reads) != 1 or site.file.home(reads[0]).function() is not scope.function():
+        if (
+            len(reads) != 1
+            or site.file.evaluation_scope(reads[0]).enclosing_function() is not scope.enclosing_function()
+        ):
             return None
         node = reads[0]
     return None

@@ -7,7 +7,7 @@ from collections import ChainMap
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.shapes import Shape, shape_of
 from shardlint.model.values import (
     CallResult,
@@ -38,13 +38,15 @@ class Made:
     sharding: Value
     stacked: Shape = ()
 
-    def shape(self, site: Site) -> Shape | None:
+    def array_shape(self, site: Site) -> Shape | None:
         """Its shape, as far as it is told."""
         own = shape_of(site.program.evaluator, self.place, self.environment)
         return (*self.stacked, *own) if own is not None else None
 
 
-def made(site: Site, function: Function, environment: Environment | None, shardings: Value) -> Iterator[Made]:
+def find_returned_arrays(
+    site: Site, function: Function, environment: Environment | None, shardings: Value
+) -> Iterator[Made]:
     """Yield the arrays that a function returns. One sharding may be for all of them."""
     for node in _return_expressions(function):
         yield from arrays_in_tree(site, Made(Place(function.place.file, node), environment, shardings))
@@ -61,7 +63,7 @@ def _return_expressions(function: Function) -> list[ast.expr]:
     if isinstance(node, ast.Lambda):
         return [node.body]
     file = function.place.file
-    returns = file.walked(file.scope(node)).returns
+    returns = file.walk_scope(file.scope(node)).returns
     if isinstance(node, ast.AsyncFunctionDef) or len(returns) != 1:
         return []
     only = returns[0]
@@ -72,7 +74,7 @@ def _split_returned_tree(site: Site, whole: Made, depth: int) -> Iterator[Made]:
     if depth == 0:
         return
     node, file = whole.place.node, whole.place.file
-    sharding = site.program.evaluator.trees.expanded(whole.sharding)
+    sharding = site.program.evaluator.trees.expand_tree_map(whole.sharding)
     whole = replace(whole, sharding=sharding)
     if not isinstance(sharding, CallResult | Items | Table):
         return
@@ -93,9 +95,9 @@ def _split_returned_tree(site: Site, whole: Made, depth: int) -> Iterator[Made]:
                         site, replace(whole, place=Place(file, part), sharding=own), depth - 1
                     )
         case ast.Name():
-            bindings, scope = lookup(file, node, node.id)
+            bindings, scope = lookup_bindings(file, node, node.id)
             value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
-            if value is not None and scope is file.home(node):
+            if value is not None and scope is file.evaluation_scope(node):
                 yield from _split_returned_tree(site, replace(whole, place=Place(file, value)), depth - 1)
             elif isinstance(sharding, CallResult):
                 yield whole
@@ -116,7 +118,7 @@ def _sharding_at_key(sharding: Value, key: Value | None) -> Value | None:
     """The sharding for what stands under a key."""
     if isinstance(sharding, CallResult):
         return sharding
-    return sharding.get(key.value) if isinstance(sharding, Table) and isinstance(key, Constant) else None
+    return sharding.value_under(key.value) if isinstance(sharding, Table) and isinstance(key, Constant) else None
 
 
 def _arrays_from_call(site: Site, whole: Made, depth: int) -> Iterator[Made]:
@@ -130,9 +132,9 @@ def _arrays_from_call(site: Site, whole: Made, depth: int) -> Iterator[Made]:
     if isinstance(callee, Function):
         if env is None and is_nested(callee):
             return  # of the function around it nothing is known
-        inner = evaluator.parameters(callee, evaluator.arguments(whole.place, env))
+        inner = evaluator.bind_parameters(callee, evaluator.read_arguments(whole.place, env))
         yield from _arrays_in_function(
-            site, replace(whole, environment=close_environment(inner, env)), callee, depth
+            site, replace(whole, environment=merge_environments(inner, env)), callee, depth
         )
     elif isinstance(callee, Transformed) and callee.api.name in _VMAPS and isinstance(callee.inner, Function):
         told = callee.call
@@ -141,7 +143,7 @@ def _arrays_from_call(site: Site, whole: Made, depth: int) -> Iterator[Made]:
             return
         size = _leading_size(site, Place(file, node.args[0]), env)
         each = Environment({one.arg: Unknown("one of many") for one in callee.inner.node.args.args})
-        known = close_environment(each, env) if env is not None else None
+        known = merge_environments(each, env) if env is not None else None
         stacked = replace(whole, environment=known, stacked=(*whole.stacked, size))
         yield from _arrays_in_function(site, stacked, callee.inner, depth)
     elif isinstance(whole.sharding, CallResult):
@@ -157,10 +159,10 @@ def _arrays_in_function(site: Site, whole: Made, function: Function, depth: int)
 def is_nested(function: Function) -> bool:
     """Return whether a function is made in another, and may use its parameters."""
     parent = function.place.file.scope(function.node).parent
-    return parent is not None and parent.function() is not None
+    return parent is not None and parent.enclosing_function() is not None
 
 
-def close_environment(inner: Environment, outer: Environment | None) -> Environment:
+def merge_environments(inner: Environment, outer: Environment | None) -> Environment:
     """The parameters of a function with those of the one around it in sight."""
     return Environment(ChainMap({}, inner.values, outer.values)) if outer is not None else inner  # type: ignore[arg-type]
 
@@ -169,17 +171,17 @@ def _leading_size(site: Site, place: Place, env: Environment | None) -> int | No
     """The size of the first dimension of what is mapped over: keys, mostly."""
     node, file, evaluator = place.node, place.file, site.program.evaluator
     if isinstance(node, ast.Name):
-        bindings, scope = lookup(file, node, node.id)
+        bindings, scope = lookup_bindings(file, node, node.id)
         value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
         return (
             _leading_size(site, Place(file, value), env)
-            if value is not None and scope is file.home(node)
+            if value is not None and scope is file.evaluation_scope(node)
             else None
         )
     if isinstance(node, ast.Call):
         value_of = evaluator.value(Place(file, node.func), env)
         if getattr(value_of, "name", "") == _SPLIT:
-            given = evaluator.arguments(place, env).get("num", ("key", "num"))
+            given = evaluator.read_arguments(place, env).argument_for("num", ("key", "num"))
             if given is None:
                 return 2 if len(node.args) == 1 and not node.keywords else None
             count = evaluator.value(given, env)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Parameter, options
 from shardlint.rules_api.site import Site
 
 TREE_MAP = "jax.tree.map"
 
 
-def mapped_tree(site: Site, target: ast.expr) -> ast.expr | None:
+def tree_of_lambda_parameter(site: Site, target: ast.expr) -> ast.expr | None:
     """For a parameter of a lambda that a `tree.map` calls, the tree it comes from."""
     if not isinstance(target, ast.Name):
         return None
     value = site.value(target)
-    scope = lookup(site.file, target, target.id)[1]
+    scope = lookup_bindings(site.file, target, target.id)[1]
     function = scope.node if scope is not None else None
     if not isinstance(value, Parameter) or not isinstance(function, ast.Lambda):
         return None

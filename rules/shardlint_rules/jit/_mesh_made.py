@@ -10,16 +10,16 @@ from shardlint.rules_api.site import Site
 _MAKERS = ("jax.sharding.Mesh", "jax.make_mesh")
 
 
-def mesh_made(site: Site) -> ast.expr | None:
+def find_mesh_creation(site: Site) -> ast.expr | None:
     """The call by which a function around the site makes its mesh; of a script, its own text.
 
     None where a mesh comes from elsewhere too: a caller may have set that one.
     """
     found: list[ast.expr] = []
-    for scope in site.scope.outward():
+    for scope in site.scope.enclosing_scopes():
         if scope.kind not in ("function", "module"):
             continue
-        for statement in site.file.walked(scope).statements:
+        for statement in site.file.walk_scope(scope).statements:
             if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
                 continue
             value, target = statement.value, statement.targets[0]

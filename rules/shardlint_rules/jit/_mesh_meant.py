@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import Spec
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import takes_self
 from shardlint.model.values import CallResult, Value, options
 from shardlint.rules_api.site import Site
@@ -19,7 +19,7 @@ from shardlint_rules.jit._mesh_of_object import (
     is_mesh,
     is_mesh_type,
     mesh_attributes,
-    of_parameter,
+    meshes_of_parameter,
     read_through,
 )
 
@@ -35,7 +35,7 @@ class Meant:
     why: str = ""
 
 
-def mesh_meant(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext] = ()) -> Meant:
+def choose_meant_mesh(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext] = ()) -> Meant:
     """The mesh that `specs` mean at a site, of which `entered` are the mesh contexts around its calls.
 
     What is nearest counts: a parameter or variable of the function, then the mesh that the object keeps, then one
@@ -43,22 +43,22 @@ def mesh_meant(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext]
     several it is the one that has the axes of the specs, where the text shows that no other has.
     """
     local = _mesh_names_in_scopes(
-        site, [scope for scope in site.scope.outward() if scope.kind in ("function", "lambda")]
+        site, [scope for scope in site.scope.enclosing_scopes() if scope.kind in ("function", "lambda")]
     )
-    local = _with_axes(site, local, specs)
+    local = _meshes_with_axes(site, local, specs)
     if local:
         name = "mesh" if "mesh" in local else local[0] if len(local) == 1 else None
         return _check_mesh_contexts(site, name, entered, _format_alternatives(local))
-    of_object, brought = _of_the_object(site), _meshes_from_parameters(site)
+    of_object, brought = _mesh_of_object(site), _meshes_from_parameters(site)
     if of_object is not None and (of_object.name is not None or not brought):
         return of_object
     if brought:
         return Meant(brought[0]) if len(brought) == 1 else Meant(None, _format_alternatives(brought))
-    found = _mesh_names_in_scopes(site, [scope for scope in site.scope.outward() if scope.kind == "module"])
-    found = _with_axes(site, found, specs)
+    found = _mesh_names_in_scopes(site, [scope for scope in site.scope.enclosing_scopes() if scope.kind == "module"])
+    found = _meshes_with_axes(site, found, specs)
     if (
         len(found) == 1
-        and not _enter_it(site, found[0], entered)
+        and not _are_contexts_mesh(site, found[0], entered)
         and (line := _other_mesh_made(site, found[0], specs))
     ):
         return Meant(None, f"{line} creates a mesh that may differ from `{found[0]}` of the module")
@@ -66,22 +66,22 @@ def mesh_meant(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext]
     return _check_mesh_contexts(site, name, entered, _format_alternatives(found) if found else NO_MESH)
 
 
-def _with_axes(site: Site, names: list[str], specs: Sequence[Spec]) -> list[str]:
+def _meshes_with_axes(site: Site, names: list[str], specs: Sequence[Spec]) -> list[str]:
     """Those of several meshes that may have the axes of the specs."""
-    asked = _axes_of(specs)
+    asked = _axes_of_specs(specs)
     if len(names) < 2 or not asked:
         return names
     return [name for name in names if not (axes := _possible_axes(site, name)) or asked <= axes] or names
 
 
-def _axes_of(specs: Sequence[Spec]) -> set[str]:
+def _axes_of_specs(specs: Sequence[Spec]) -> set[str]:
     return {axis for spec in specs for entry in spec.entries for axis in entry.axes}
 
 
 def _possible_axes(site: Site, name: str) -> set[str]:
     """All axes that a mesh may have, by name; empty where the text does not tell them."""
-    bindings, _ = lookup(site.file, site.syntax, name)
-    values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]
+    bindings, _ = lookup_bindings(site.file, site.syntax, name)
+    values = [site.program.evaluator.evaluate_binding(site.file, binding) for binding in bindings]
     meshes = [site.mesh_of(one) for value in values for one in options(site.program.followed(value))]
     known = [mesh.axis_names for mesh in meshes if mesh is not None and mesh.axis_names is not None]
     return {axis for axes in known for axis in axes} if meshes and len(known) == len(meshes) else set()
@@ -96,11 +96,11 @@ def _other_mesh_made(site: Site, name: str, specs: Sequence[Spec]) -> str:
 
     Empty where none does. No context says which of them a bare spec means.
     """
-    asked, own = _axes_of(specs), _call_results(site, name)
+    asked, own = _axes_of_specs(specs), _call_results(site, name)
     made = {id(one.call.place.node) for one in own if one.call is not None}
     for file in site.program.together(site.file):
         for maker in _MAKERS:
-            for node in file.mentions(maker):
+            for node in file.find_mentions(maker):
                 call = file.parent(node)
                 if not isinstance(call, ast.Call) or call.func is not node or id(call) in made:
                     continue
@@ -119,15 +119,15 @@ def _may_have(site: Site, value: Value, axes: set[str]) -> bool:
 
 def _meshes_from_parameters(site: Site) -> list[str]:
     """How the meshes are written that parameters of the function bring along."""
-    function = site.scope.function()
+    function = site.scope.enclosing_function()
     if function is None or not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
         return []
     args = function.node.args
     positional = [*args.posonlyargs, *args.args][int(takes_self(function)) :]
     found = []
     for one in (*positional, *args.kwonlyargs):
-        if lookup(site.file, site.syntax, one.arg)[1] is function:
-            found += of_parameter(site, one.arg, one.annotation, function.node)
+        if lookup_bindings(site.file, site.syntax, one.arg)[1] is function:
+            found += meshes_of_parameter(site, one.arg, one.annotation, function.node)
     return found
 
 
@@ -136,30 +136,31 @@ def _check_mesh_contexts(site: Site, name: str | None, entered: Sequence[MeshCon
         return Meant(None, why)
     made = _call_making_mesh(site, name)
     for context in entered:
-        if _same_name(site, name, context):
+        if _is_entered_mesh_named(site, name, context):
             continue
         if context.mesh is None:
             return Meant(
-                None, f"a call runs under `{context.place.text()}`, and its mesh may differ from `{name}`"
+                None, f"a call runs under `{context.place.source_text()}`, and its mesh may differ from `{name}`"
             )
         if made is not None and context.mesh.place.node is not made:
             return Meant(None, f"a call runs under a mesh other than `{name}`")
     return Meant(name)
 
 
-def _same_name(site: Site, name: str, context: MeshContext) -> bool:
+def _is_entered_mesh_named(site: Site, name: str, context: MeshContext) -> bool:
     """Return whether the entered mesh is the variable of that name."""
     node = context.place.node
     if not isinstance(node, ast.Name) or node.id != name or context.place.file is not site.file:
         return False
-    return lookup(site.file, node, name) == lookup(site.file, site.syntax, name)
+    return lookup_bindings(site.file, node, name) == lookup_bindings(site.file, site.syntax, name)
 
 
-def _enter_it(site: Site, name: str, entered: Sequence[MeshContext]) -> bool:
+def _are_contexts_mesh(site: Site, name: str, entered: Sequence[MeshContext]) -> bool:
     """Return whether all contexts around are known, and enter the mesh of that name."""
     made = _call_making_mesh(site, name)
     return bool(entered) and all(
-        _same_name(site, name, one) or (one.mesh is not None and one.mesh.place.node is made) for one in entered
+        _is_entered_mesh_named(site, name, one) or (one.mesh is not None and one.mesh.place.node is made)
+        for one in entered
     )
 
 
@@ -171,8 +172,8 @@ def _call_making_mesh(site: Site, name: str) -> ast.AST | None:
 
 def _call_results(site: Site, name: str) -> list[CallResult]:
     """The results of calls that a name may be."""
-    bindings, _ = lookup(site.file, site.syntax, name)
-    values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]
+    bindings, _ = lookup_bindings(site.file, site.syntax, name)
+    values = [site.program.evaluator.evaluate_binding(site.file, binding) for binding in bindings]
     found = [one for value in values for one in options(site.program.followed(value))]
     return [one for one in found if isinstance(one, CallResult)]
 
@@ -183,27 +184,27 @@ def _mesh_names_in_scopes(site: Site, scopes: list[Scope]) -> list[str]:
     for scope in scopes:
         found += [
             name
-            for name in site.file.walked(scope).bindings
+            for name in site.file.walk_scope(scope).bindings
             if name not in found and _stands_for_mesh(site, scope, name)
         ]
     return found
 
 
 def _stands_for_mesh(site: Site, scope: Scope, name: str) -> bool:
-    bindings, owner = lookup(site.file, site.syntax, name)
+    bindings, owner = lookup_bindings(site.file, site.syntax, name)
     if owner is not scope or not bindings:
         return False
     if all(binding.kind == "param" for binding in bindings):
         return name == "mesh" or any(
             is_mesh_type(site, site.file, binding.annotation) for binding in bindings
         )
-    values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]
+    values = [site.program.evaluator.evaluate_binding(site.file, binding) for binding in bindings]
     return is_mesh(values)
 
 
-def _of_the_object(site: Site) -> Meant | None:
+def _mesh_of_object(site: Site) -> Meant | None:
     """The mesh that the object of the method around the site keeps; None where it keeps none that is seen."""
-    for scope in site.scope.outward():
+    for scope in site.scope.enclosing_scopes():
         if scope.kind != "function" or scope.parent is None or scope.parent.kind != "class":
             continue
         assert isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -216,7 +217,7 @@ def _of_the_object(site: Site) -> Meant | None:
             return None
         if first is None or static or scope.node.name == "__init__" or _is_of_class(site, scope.node):
             return Meant(None, f"the object has a mesh in `{found[0]}`")
-        if len(found) > 1 or lookup(site.file, site.syntax, first.arg)[1] is not scope:
+        if len(found) > 1 or lookup_bindings(site.file, site.syntax, first.arg)[1] is not scope:
             return Meant(None, f"the object has meshes in {' and '.join(f'`{one}`' for one in found)}")
         return Meant(found[0])
     return None

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.lifetime.donation import DonatingCall
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallResult, ClassValue, Constant, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -58,33 +58,33 @@ def duplicated_keywords(site: Site) -> Iterator[tuple[ast.keyword, ast.keyword]]
 def call_donating_duplicate(site: Site, field: str) -> tuple[FileFacts, DonatingCall] | None:
     """A call that donates the object which a call with one value for two fields makes."""
     call = site.call
-    name = _made_class(site, field)
+    name = _constructed_class_name(site, field)
     if name is None:
         return None
     for file in _files_mentioning(site, name):
         for scope in file.inner_scopes(file.module):
-            for one in file.walked(scope).calls if scope.kind in ("module", "function") else ():
-                found = site.program.lifetimes.donations.of(file, one) if one.args or one.keywords else None
-                if found is not None and any(_is_it(site, file, given.node, call) for given in found.donated):
+            for one in file.walk_scope(scope).calls if scope.kind in ("module", "function") else ():
+                found = site.program.lifetimes.donations.find_donations(file, one) if one.args or one.keywords else None
+                if found is not None and any(_is_it(site, file, given.node, call) for given in found.donated_arguments):
                     return file, found
     return None
 
 
 def _files_mentioning(site: Site, name: str) -> Iterator[FileFacts]:
     yield site.file
-    for file in site.program.project.holding(site.file.path, (name,)):
+    for file in site.program.project.files_holding(site.file.path, (name,)):
         if file is not None and file is not site.file:
             yield file
 
 
-def _made_class(site: Site, field: str) -> str | None:
+def _constructed_class_name(site: Site, field: str) -> str | None:
     """The name of the class of the project that a call makes an instance of, where the field is a leaf of it."""
     for cls in _instance_classes(site):
-        found = site.program.evaluator.classes.objects.fields(cls).get(field)
+        found = site.program.evaluator.classes.objects.list_fields(cls).get(field)
         if found is None:
             return None
         binding, owner = found
-        text = owner.place.file.text(owner.place.file.statement(binding.node))
+        text = owner.place.file.source_text(owner.place.file.statement(binding.node))
         return None if any(word in text for word in _NO_LEAF) else cls.node.name
     return None
 
@@ -103,7 +103,7 @@ def _instance_classes(site: Site) -> Iterator[ClassValue]:
 
 def _is_it(site: Site, file: FileFacts, node: ast.expr, call: ast.AST) -> bool:
     if isinstance(node, ast.Name) and file is site.file:
-        bindings, _ = lookup(file, node, node.id)
+        bindings, _ = lookup_bindings(file, node, node.id)
         if any(binding.value is call for binding in bindings):
             return True
     return any(

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from shardlint.model.values import Function, options
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import children, walk
+from shardlint.syntax.nodes import child_nodes, walk_nodes
 
 _WORDS = ("shard", "mesh", "partition", "place", "put", "constrain", "spec", "jit", "replicate", "device")
 # Not in `compute`, `input`, `output`, `replace`, `inspect` and `special`, which are in every file.
@@ -20,7 +20,7 @@ _ELSEWHERE = {
     "place": ("(?<!re)(?<!Re)", ""),
     "spec": ("(?<!in)(?<!In)", "(?!ial|trum|tral)"),
 }
-NAMES = regex("|".join(word.join(_ELSEWHERE.get(word, ("", ""))) for word in _WORDS), re.IGNORECASE)
+NAMES = compile_lazily("|".join(word.join(_ELSEWHERE.get(word, ("", ""))) for word in _WORDS), re.IGNORECASE)
 _ANY = "|".join(
     f"[{word[0]}{word[0].upper()}]{word[1:]}".join(_ELSEWHERE.get(word, ("", ""))) for word in _WORDS
 )
@@ -28,7 +28,7 @@ CALLING = Lines(rf"[^#\n]*(?:{_ANY})\w*\(", saying=(*_WORDS, *map(str.capitalize
 """Statements that begin with a line which calls something by such a name."""
 
 
-def own_calls(site: Site) -> Iterator[tuple[ast.Call, Function]]:
+def project_calls_in_statement(site: Site) -> Iterator[tuple[ast.Call, Function]]:
     """The calls in a statement itself, of plain functions of the project that are called so, and which function."""
     statement = site.syntax
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Match | ast.Try):
@@ -36,11 +36,11 @@ def own_calls(site: Site) -> Iterator[tuple[ast.Call, Function]]:
     inside = getattr(statement, "body", None)
     parts = [
         part
-        for part in children(statement)
+        for part in child_nodes(statement)
         if not isinstance(inside, list) or not isinstance(part, ast.stmt)
     ]
     for part in parts:
-        for call in walk(part):
+        for call in walk_nodes(part):
             if not isinstance(call, ast.Call) or not NAMES.search(last_name(call.func)):
                 continue
             found = options(site.value(call.func))
@@ -53,5 +53,5 @@ def _is_plain_module_function(function: Function) -> bool:
     node = function.node
     if isinstance(node, ast.Lambda) or function.bound or function.owner is not None or node.decorator_list:
         return False
-    scope = function.place.file.home(node)
+    scope = function.place.file.evaluation_scope(node)
     return len(function.place.file.bindings(scope, node.name)) == 1

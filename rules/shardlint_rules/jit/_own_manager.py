@@ -14,7 +14,7 @@ _DECORATORS = ("contextlib.contextmanager", "contextlib.asynccontextmanager")
 _RULES = ("axis_rules", "logical_axis_rules", "axis_mapping")
 
 
-def own_manager(site: Site) -> str | None:
+def context_of_unused_manager(site: Site) -> str | None:
     """Return the context that a context manager of the project enters, if the statement only makes one; None
     otherwise.
     """
@@ -47,16 +47,16 @@ def _context_manager_function(site: Site, value: Value) -> tuple[FileFacts, ast.
 
 def _entered_mesh_or_rules(site: Site, file: FileFacts, node: ast.FunctionDef) -> str | None:
     """The mesh or rules that a function enters or sets, as written."""
-    for call in file.walked(file.scope(node)).calls:
+    for call in file.walk_scope(file.scope(node)).calls:
         for one in options(site.program.value(file, call.func)):
             last = one.name.rpartition(".")[2] if isinstance(one, Api) else ""
             if isinstance(one, Api) and (one.name in MESH_CONTEXTS or last in _RULES):
-                return " ".join(file.text(call).split())
-    for statement in file.walked(file.scope(node)).statements:
+                return " ".join(file.source_text(call).split())
+    for statement in file.walk_scope(file.scope(node)).statements:
         for item in statement.items if isinstance(statement, ast.With) else []:
-            if site.program.contexts.manager(Place(file, item.context_expr)) is None:
+            if site.program.contexts.context_of_manager(Place(file, item.context_expr)) is None:
                 continue
-            text = file.text(item.context_expr)
+            text = file.source_text(item.context_expr)
             if text.rpartition(".")[2].lower().endswith("mesh"):
                 return f"with {text}"
     return None

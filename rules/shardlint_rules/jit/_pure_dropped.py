@@ -9,7 +9,7 @@ from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _UPDATES = ("set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply")
 UPDATES = Lines(
@@ -28,7 +28,7 @@ _METHODS = frozenset(
 _PURE = ("jax.numpy.", "jax.nn.", "jax.random.", "jax.device_count", "jax.local_device_count")
 
 
-def update_dropped(site: Site) -> ast.Call | None:
+def find_dropped_update(site: Site) -> ast.Call | None:
     """`x.at[i].set(y)` as a statement of its own; not of a reference in a kernel, which it changes."""
     match site.syntax:
         case ast.Expr(
@@ -37,11 +37,11 @@ def update_dropped(site: Site) -> ast.Call | None:
             ) as call
         ) if method in _UPDATES and isinstance(array, ast.Name | ast.Attribute | ast.Subscript):
             named = last_name(array) or site.text(array)
-            return None if "ref" in named.lower() or site.anywhere("pallas") else call
+            return None if "ref" in named.lower() or site.is_named_anywhere("pallas") else call
     return None
 
 
-def map_dropped(site: Site, call: ast.Call) -> bool:
+def is_map_dropped(site: Site, call: ast.Call) -> bool:
     """True if a statement is a tree map of a function that only computes, so that it does nothing."""
     if not isinstance(site.file.parent(call), ast.Expr) or len(call.args) < 2:
         return False
@@ -52,7 +52,7 @@ def map_dropped(site: Site, call: ast.Call) -> bool:
         return _is_pure(site, function)
     if len(call.args) > 2 and not isinstance(function.body, ast.Call):
         return False  # the trees may be compared by it
-    parts = list(walk(function.body))
+    parts = list(walk_nodes(function.body))
     return isinstance(function.body, ast.Call | ast.BinOp | ast.Subscript | ast.IfExp) and all(
         (isinstance(one.func, ast.Attribute) and one.func.attr in _METHODS) or _is_pure(site, one.func)
         for one in parts
@@ -60,7 +60,7 @@ def map_dropped(site: Site, call: ast.Call) -> bool:
     )
 
 
-def mapped_line(site: Site) -> ast.Call | None:
+def find_map_statement(site: Site) -> ast.Call | None:
     """The statement that is a map over trees."""
     call = site.syntax.value if isinstance(site.syntax, ast.Expr) else None
     if not isinstance(call, ast.Call):

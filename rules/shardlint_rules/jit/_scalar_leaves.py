@@ -35,19 +35,19 @@ _AROUND = ("optax.chain", "optax.named_chain", "optax.apply_if_finite", "optax.i
 _STATES = ("flax.training.train_state.TrainState",)
 
 
-def scalar_leaf(site: Site, place: Place) -> str | None:
+def find_scalar_leaf(site: Site, place: Place) -> str | None:
     """A scalar in the tree that an expression is, also as callers pass it, in words."""
     value = site.program.evaluator.value(place)
     for one in (value, *_passed_by_callers(site, value)):
-        scalar = of_value(site, one)
+        scalar = find_scalar_in_value(site, one)
         if scalar is not None:
             return scalar
     return None
 
 
-def of_value(site: Site, value: Value) -> str | None:
+def find_scalar_in_value(site: Site, value: Value) -> str | None:
     """A scalar in a tree, in words."""
-    return next(iter(_in_value(site, value, 0)), None)
+    return next(iter(_scalars_in_value(site, value, 0)), None)
 
 
 def _passed_by_callers(site: Site, value: Value) -> Iterator[Value]:
@@ -55,16 +55,16 @@ def _passed_by_callers(site: Site, value: Value) -> Iterator[Value]:
     for option in options(value):
         if isinstance(option, Parameter):
             yield from options(site.program.followed(option))
-            yield from site.program.callers.seen(option)
+            yield from site.program.callers.visible_argument_values(option)
 
 
-def _in_value(site: Site, value: Value, depth: int) -> Iterator[str]:
+def _scalars_in_value(site: Site, value: Value, depth: int) -> Iterator[str]:
     """The scalars that a tree surely has, in words."""
     if depth > _DEPTH:
         return
     ways = options(value)
     if len(ways) > 1:
-        each = [next(iter(_in_value(site, way, depth + 1)), None) for way in ways]
+        each = [next(iter(_scalars_in_value(site, way, depth + 1)), None) for way in ways]
         yield from [found for found in each if found is not None][:1] if None not in each else ()
         return
     for option in ways:
@@ -78,24 +78,24 @@ def _in_value(site: Site, value: Value, depth: int) -> Iterator[str]:
             case Leaves(of=leaf):
                 yield from _scalar_leaves(site, leaf, "a leaf", depth)
             case CallResult(by=ClassValue() as cls, call=CallArguments() as call):
-                yield from _in_instance(site, cls, call, depth)
+                yield from _scalars_in_instance(site, cls, call, depth)
             case CallResult(api=str() as api) if api.startswith(_STATES):
                 yield "its `step` is a scalar"
             case Computed(place=Place() as place, environment=env):
-                yield from _in_made(site, place, env)
+                yield from _scalars_in_optimizer_state(site, place, env)
 
 
 def _scalar_leaves(site: Site, value: Value, name: str, depth: int) -> Iterator[str]:
     if isinstance(value, CallResult) and shape_of_value(site.program.evaluator, value) == ():
         yield f"{name} is a scalar"
     else:
-        yield from _in_value(site, value, depth + 1)
+        yield from _scalars_in_value(site, value, depth + 1)
 
 
-def _in_instance(site: Site, cls: ClassValue, call: CallArguments, depth: int) -> Iterator[str]:
+def _scalars_in_instance(site: Site, cls: ClassValue, call: CallArguments, depth: int) -> Iterator[str]:
     """The scalars in the fields that the call of a class sets."""
     evaluator = site.program.evaluator
-    names = list(evaluator.classes.objects.fields(cls))
+    names = list(evaluator.classes.objects.list_fields(cls))
     fields = [
         (names[at] if at < len(names) else "a field", place) for at, place in enumerate(call.positional)
     ]
@@ -104,10 +104,10 @@ def _in_instance(site: Site, cls: ClassValue, call: CallArguments, depth: int) -
         if isinstance(value, CallResult) and shape_of(evaluator, place, call.environment) == ():
             yield f"`{name}` is a scalar"
         else:
-            yield from _in_value(site, value, depth + 1)
+            yield from _scalars_in_value(site, value, depth + 1)
 
 
-def _in_made(site: Site, place: Place, env: Environment | None) -> Iterator[str]:
+def _scalars_in_optimizer_state(site: Site, place: Place, env: Environment | None) -> Iterator[str]:
     """The scalar in what `tx.init(params)` of an optimizer that counts its steps gives."""
     node = place.node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "init":

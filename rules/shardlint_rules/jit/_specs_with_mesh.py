@@ -11,7 +11,9 @@ from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 
 
-def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[ast.expr, str], list[Edit]] | None:
+def add_mesh_to_specs(
+    site: Site, nodes: Sequence[ast.expr], mesh: str
+) -> tuple[dict[ast.expr, str], list[Edit]] | None:
     """Return the new code of each of the nodes, with the imports it needs; None if a tree holds anything but specs."""
     name, imports = site.spell("jax.sharding.NamedSharding")
     edits = list(imports)
@@ -20,7 +22,7 @@ def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[as
         text = site.text(node)
         if not any(isinstance(one, Items | Table) for one in options(site.value(node))):
             written[node] = f"{name}({mesh}, {text})"
-        elif not all(_only_specs(one) for one in options(site.value(node))):
+        elif not all(_is_applied_to_specs(one) for one in options(site.value(node))):
             return None
         else:
             tree_map, more = site.spell(
@@ -32,11 +34,11 @@ def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[as
     return written, list(dict.fromkeys(edits))
 
 
-def _only_specs(value: Value) -> bool:
+def _is_applied_to_specs(value: Value) -> bool:
     """Return whether `jax.tree.map` is applied to specs alone there. It skips only None."""
     if isinstance(value, Items):
-        return not value.open and all(_only_specs(one) for one in (*value.items, *value.repeated))
+        return not value.open and all(_is_applied_to_specs(one) for one in (*value.items, *value.repeated))
     if isinstance(value, Table):
-        return not value.open and all(_only_specs(one) for _, one in value.entries)
+        return not value.open and all(_is_applied_to_specs(one) for _, one in value.entries)
     return is_spec(value) or value == Constant(None)
 

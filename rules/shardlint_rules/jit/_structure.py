@@ -16,7 +16,7 @@ def is_tree(value: Value | None) -> bool:
     return isinstance(value, Items | Table) and not value.open
 
 
-def returned_by(site: Site, function: Value) -> list[Value]:
+def returned_values(site: Site, function: Value) -> list[Value]:
     """Return the value of each `return` of a function; empty if its definition is not visible."""
     while isinstance(function, Transformed) and function.api.name in KEEPING:
         function = function.inner
@@ -25,7 +25,7 @@ def returned_by(site: Site, function: Value) -> list[Value]:
     file, node = function.place.file, function.node
     if isinstance(node, ast.Lambda):
         return list(options(site.program.value(file, node.body)))
-    scope = file.walked(file.scope(node))
+    scope = file.walk_scope(file.scope(node))
     if any(not isinstance(one, ast.Return) or one.value is None for one in scope.returns):
         return []
     return [
@@ -36,7 +36,7 @@ def returned_by(site: Site, function: Value) -> list[Value]:
     ]
 
 
-def trees_differ(given: Value | None, returned: Value) -> bool:
+def do_trees_differ(given: Value | None, returned: Value) -> bool:
     """Return whether the structure of a tree of settings surely differs from that of a result."""
     if isinstance(returned, Table) and not returned.open:
         return isinstance(given, Items)
@@ -47,7 +47,7 @@ def trees_differ(given: Value | None, returned: Value) -> bool:
     return given.kind != returned.kind or len(given.items) != len(returned.items)
 
 
-def kind_of(value: Value | None) -> str:
+def container_name(value: Value | None) -> str:
     """A container, for messages."""
     if isinstance(value, Items):
         return f"a {value.kind} of {len(value.items)}"

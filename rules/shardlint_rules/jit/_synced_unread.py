@@ -6,9 +6,9 @@ import ast
 
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _NAMED = (
     r"(?:sync|synchroni[sz]e|cross_replica|all_?reduce|p(?:mean|sum)|average_over|all_?gather|unreplicate)"
@@ -19,9 +19,9 @@ SYNCED = Lines(
     saying=("sync", "cross_replica", "reduce", "pmean", "psum", "average", "gather", "unreplicate"),
 )
 """Assignments of what may bring the devices together."""
-_CALLED = regex(rf"(?:^|_){_NAMED}(?:_|$)")
+_CALLED = compile_lazily(rf"(?:^|_){_NAMED}(?:_|$)")
 # What is called to wait for others, and gives nothing of use.
-_WAITS = regex(r"barrier|broadcast|devices|global|process|wait|host")
+_WAITS = compile_lazily(r"barrier|broadcast|devices|global|process|wait|host")
 
 
 def unread_synced_call(site: Site) -> ast.Call | None:
@@ -38,7 +38,7 @@ def unread_synced_call(site: Site) -> ast.Call | None:
     given = [*call.args, *(one.value for one in call.keywords)]
     if not any(isinstance(one, ast.Name) and one.id == name for one in given):
         return None
-    function = site.file.home(call).function()
+    function = site.file.evaluation_scope(call).enclosing_function()
     if (
         function is None
         or isinstance(function.node, ast.Lambda)
@@ -50,10 +50,10 @@ def unread_synced_call(site: Site) -> ast.Call | None:
 
 def _read_after(site: Site, function: ast.AST, statement: ast.stmt, name: str) -> bool:
     """Return whether anything in a function may read a name after a statement has bound it."""
-    inside = set(walk(statement))
+    inside = set(walk_nodes(statement))
     loops = [one for one in site.file.ancestors(statement) if isinstance(one, ast.For | ast.While)]
     last = statement.end_lineno or statement.lineno
-    for node in walk(function):
+    for node in walk_nodes(function):
         if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
             return True
         if isinstance(node, ast.Name) and node.id in ("locals", "vars", "eval"):
@@ -65,7 +65,7 @@ def _read_after(site: Site, function: ast.AST, statement: ast.stmt, name: str) -
             or node in inside
         ):
             continue
-        own = site.file.home(node).function()
+        own = site.file.evaluation_scope(node).enclosing_function()
         if own is None or own.node is not function:
             return True  # a function in it may run later
         if node.lineno > last or any(loop in site.file.ancestors(node) for loop in loops):

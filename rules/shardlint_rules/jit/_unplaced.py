@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.facts.origins import given_in_sight
+from shardlint.facts.origins import visible_argument_values
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _CONVERSIONS = ("jax.numpy.asarray", "jax.numpy.array")
 _CREATIONS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "full", "empty"))
@@ -21,7 +21,7 @@ _DEPTH = 3
 
 def unplaced_puts(site: Site, owner: ast.AST) -> Iterator[ast.Call]:
     """The calls of `jax.device_put` without a sharding in a function or class."""
-    for call in walk(owner):
+    for call in walk_nodes(owner):
         if isinstance(call, ast.Call) and len(call.args) == 1 and not isinstance(call.args[0], ast.Starred):
             if (
                 last_name(call.func) == "device_put"
@@ -34,7 +34,7 @@ def unplaced_puts(site: Site, owner: ast.AST) -> Iterator[ast.Call]:
 def returned_conversion(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Call | None:
     """The `jnp.asarray(x)` in what a host function returns."""
     for value in _find_returned(function):
-        for call in walk(value):
+        for call in walk_nodes(value):
             if isinstance(call, ast.Call) and last_name(call.func) in ("asarray", "array"):
                 if _is_unplaced_on_host(site, call, *_CONVERSIONS):
                     return call
@@ -54,7 +54,7 @@ def created_arrays(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def _find_returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
-    for statement in walk(function):
+    for statement in walk_nodes(function):
         if isinstance(statement, ast.Return) and statement.value is not None:
             yield statement.value
 
@@ -64,7 +64,7 @@ def _result_calls(function: ast.AST, node: ast.expr, depth: int = 0) -> Iterator
     if isinstance(node, ast.Name):
         values = [
             one.value
-            for one in walk(function)
+            for one in walk_nodes(function)
             if isinstance(one, ast.Assign)
             and [getattr(target, "id", "") for target in one.targets] == [node.id]
         ]
@@ -96,8 +96,8 @@ def _is_call_of(site: Site, call: ast.Call, *names: str) -> bool:
 
 def gets_mesh_from_callers(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
     """True if a call passes something called a mesh for a parameter."""
-    calls = given_in_sight(site.program, site.file, function, name)
-    return any("mesh" in given.text().lower() for _, _, given in calls)
+    calls = visible_argument_values(site.program, site.file, function, name)
+    return any("mesh" in given.source_text().lower() for _, _, given in calls)
 
 
 def class_with_unread_attribute(
@@ -109,7 +109,7 @@ def class_with_unread_attribute(
         return None
     stored = [
         target.attr
-        for one in walk(function)
+        for one in walk_nodes(function)
         if isinstance(one, ast.Assign | ast.AnnAssign)
         and isinstance(one.value, ast.Name)
         and one.value.id == name
@@ -121,7 +121,7 @@ def class_with_unread_attribute(
     if len(stored) != 1:
         return None
     mentions = re.compile(rf"\.{stored[0]}\b|[\"']{stored[0]}[\"']|\b(?:vars|__dict__|__getattr__)\b")
-    for file in site.program.project.holding(site.file.path, (stored[0],)):
+    for file in site.program.project.files_holding(site.file.path, (stored[0],)):
         if file is None:
             return None
         if len(mentions.findall(file.source.text)) > (file is site.file):

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.facts.repeated import is_test
-from shardlint.model.signatures import Parameters, of_definition
+from shardlint.model.signatures import Parameters, parameters_of_definition
 from shardlint.model.values import CallArguments, Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector, on_lines
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._library_takes import TAKES, wrong_of
-from shardlint_rules.jit._own_calls import CALLING, own_calls
+from shardlint_rules.jit._library_takes import TAKES, find_wrong_argument
+from shardlint_rules.jit._own_calls import CALLING, project_calls_in_statement
 
 # A newer release may take more.
 _KNOWN = "<0.13"
@@ -48,9 +48,9 @@ class CallDoesNotFit(Rule):
         """Each call of a project function that raises."""
         if is_test(site.file, site.syntax):
             return
-        for call, function in own_calls(site):
-            parameters = of_definition(function.node)
-            wrong = _explain_misfit(parameters, site.program.evaluator.arguments(Place(site.file, call)))
+        for call, function in project_calls_in_statement(site):
+            parameters = parameters_of_definition(function.node)
+            wrong = _explain_misfit(parameters, site.program.evaluator.read_arguments(Place(site.file, call)))
             if not wrong or not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             takes = ", ".join(f"`{name}`" for name in (*parameters.positional, *parameters.keyword_only))
@@ -64,7 +64,7 @@ class CallDoesNotFit(Rule):
     @detector("call", "partial")
     def compare_with_signature(self, site: Site) -> Finding | None:
         """A call of a library function that raises."""
-        wrong = wrong_of(site.api, site.arguments, site.form == "partial")
+        wrong = find_wrong_argument(site.api, site.arguments, site.form == "partial")
         if wrong is None or not site.allows("jax", _KNOWN):
             return None
         return site.finding(
@@ -77,7 +77,7 @@ class CallDoesNotFit(Rule):
 
 def _explain_misfit(parameters: Parameters, arguments: CallArguments) -> str:
     """Why the arguments do not fit the parameters; "" if they do."""
-    if parameters.fits(arguments):
+    if parameters.accepts_call(arguments):
         return ""
     count = len(arguments.positional)
     known = (*parameters.positional, *parameters.keyword_only)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.deciding import deciding_part, is_tracer_test
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.reach import assigned_once
+from shardlint.model.reach import sole_assigned_value
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
@@ -59,22 +59,22 @@ class ConstraintSkipped(Rule):
         """The tests that skip a constraint."""
         if site.api in _LOGICAL:
             yield from self._report_skipping_fallback(site)
-        if site.scope.function() is None or "memory" in site.text():
+        if site.scope.enclosing_function() is None or "memory" in site.text():
             return  # the memory kinds of backends differ
         evaluator, tests = site.program.evaluator, list(_tests_that_skip(site))
         if not _constrains_to_own_sharding(site) and not _constrains_elsewhere(site):
             for test, outcome in tests:
                 decisive = deciding_part(evaluator, Place(site.file, test), outcome, is_tracer_test)
                 if decisive is not None:
-                    yield self._for_tracers(site, decisive)
+                    yield self._report_tracer_test(site, decisive)
                     break
         for test, outcome in tests:
             decisive = deciding_part(evaluator, Place(site.file, test), outcome, _is_cpu_test)
             if decisive is not None:
-                yield self._on_cpu(site, decisive)
+                yield self._report_cpu_test(site, decisive)
                 return
 
-    def _for_tracers(self, site: Site, test: ast.AST) -> Finding:
+    def _report_tracer_test(self, site: Site, test: ast.AST) -> Finding:
         return site.finding(
             test,
             f"Under `jit` the constraint on line {site.call.lineno} never runs: every traced array is a Tracer.",
@@ -83,7 +83,7 @@ class ConstraintSkipped(Rule):
             why="tracers skip this constraint, and the function has no other",
         )
 
-    def _on_cpu(self, site: Site, test: ast.AST) -> Finding:
+    def _report_cpu_test(self, site: Site, test: ast.AST) -> Finding:
         return site.finding(
             test,
             f"The constraint on line {site.call.lineno} never runs on CPU, nor on simulated devices in tests.",
@@ -144,8 +144,8 @@ def _constrains_to_own_sharding(site: Site) -> bool:
 
 def _constrains_elsewhere(site: Site) -> bool:
     """True if the function has another constraint: tracers may reach that one."""
-    function = site.scope.function()
-    calls = site.file.walked(function).calls if function is not None else ()
+    function = site.scope.enclosing_function()
+    calls = site.file.walk_scope(function).calls if function is not None else ()
     return any(
         isinstance(one, Api) and one.name in (*_CONSTRAINTS, "jax.reshard")
         for call in calls
@@ -168,7 +168,7 @@ def _result_on_cpu(op: ast.cmpop, other: ast.expr) -> bool | None:
 def _is_platform(evaluator: Evaluator, file: FileFacts, node: ast.expr) -> bool:
     """True for the platform of the process: `jax.devices()[0].platform`, `jax.default_backend()`."""
     if isinstance(node, ast.Name):
-        value = assigned_once(file, node)
+        value = sole_assigned_value(file, node)
         return value is not None and not isinstance(value, ast.Name) and _is_platform(evaluator, file, value)
     if isinstance(node, ast.Attribute) and node.attr == "platform":
         return _is_call_of(evaluator, file, node.value, (*_DEVICES, *_BACKENDS))

@@ -54,7 +54,7 @@ class ConstraintToOwnSharding(Rule):
         """A test for the attribute, or a default for it, that no tracer has."""
         match site.call.args:
             case [asked, ast.Constant(value="sharding"), *default] if default or site.api == _ASKING[0]:
-                if knows_it_is_traced(site) or not site.region.proven:
+                if knows_it_is_traced(site) or not site.region.is_proven:
                     return None
                 result = site.shown(default[0]) if default else "False"
                 return _make_finding(site, site.call, asked, f"This is always {result}", Harm.SILENT)
@@ -74,7 +74,7 @@ class ConstraintToOwnSharding(Rule):
 def _make_finding(site: Site, node: ast.expr, asked: ast.expr, effect: str, harm: Harm) -> Finding | None:
     """The finding of a read or test, if it is of a tracer."""
     why = tracer_in_sight(site.program, Place(site.file, asked))
-    if not why or (site.region.proven and isinstance(asked, ast.Name) and not _is_used(site, asked)):
+    if not why or (site.region.is_proven and isinstance(asked, ast.Name) and not _is_used(site, asked)):
         return None
     return site.finding(
         node,
@@ -99,5 +99,5 @@ def _is_guarded(site: Site) -> bool:
 
 def _is_used(site: Site, asked: ast.Name) -> bool:
     """True if code does more with a name than read its sharding, as it would with an object of another kind."""
-    same = (one for one in site.file.mentions(asked.id) if isinstance(one, ast.Name))
+    same = (one for one in site.file.find_mentions(asked.id) if isinstance(one, ast.Name))
     return any(getattr(site.file.parent(one), "attr", "") != "sharding" for one in same)

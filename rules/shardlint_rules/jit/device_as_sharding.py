@@ -73,18 +73,18 @@ class DeviceAsSharding(Rule):
     def find_leaves(self, site: Site) -> Iterator[Finding]:
         """Each device, function or string that stands for a sharding."""
         for name in _TAKING[site.api]:
-            place = site.arguments.get(name, api.SIGNATURES.get(site.api, ()))
+            place = site.arguments.argument_for(name, api.SIGNATURES.get(site.api, ()))
             if place is None or place.file is not site.file:
                 continue
             for node in _list_leaves(place.node):
                 if site.api in _GIVEN and is_device(site, node):
                     yield self._make_finding(site, node)
                 elif _is_function(site, node):
-                    yield self._not_called(site, node)
+                    yield self._report_uncalled_function(site, node)
                 elif site.api == "jax.device_put" and _is_string(site, node):
                     yield self._report_string(site, node)
 
-    def _not_called(self, site: Site, node: ast.expr) -> Finding:
+    def _report_uncalled_function(self, site: Site, node: ast.expr) -> Finding:
         text = site.shown(node)
         name = site.short_name
         return site.finding(
@@ -115,7 +115,7 @@ class DeviceAsSharding(Rule):
         if site.api == _CONSTRAINT and site.region.traced in ("always", "sometimes"):
             return None
         name, imports = site.spell("jax.sharding.SingleDeviceSharding")
-        start, end = site.file.span(node)
+        start, end = site.file.character_span(node)
         edits = [Edit(start, start, f"{name}("), Edit(end, end, ")"), *imports]
         return site.fix(Safety.SAFE, f"write {name}({' '.join(site.text(node).split())})", edits)
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.devices import is_device, of_a_named_platform
+from shardlint_rules.jit.devices import is_device, is_of_named_platform
 from shardlint_rules.jit.placed import knows_it_is_traced
 
 # Called without jit, the body of a shard_map runs op by op, and device_put there raises instead.
@@ -46,9 +46,9 @@ class DeviceInJit(Rule):
         target = site.argument("device")
         if target is None or site.result_use[0] == "dropped" or not is_device(site, target):
             return None
-        if of_a_named_platform(site, target) or knows_it_is_traced(site):
+        if is_of_named_platform(site, target) or knows_it_is_traced(site):
             return None
-        if any(word in step.text for step in site.region.steps for word in _PER_DEVICE):
+        if any(word in step.text for step in site.region.reasons_inside_out for word in _PER_DEVICE):
             return None
         value = site.shown(site.call.args[0]) if site.call.args else "the value"
         return site.finding(
@@ -56,5 +56,5 @@ class DeviceInJit(Rule):
             f"`device_put` to one device has no effect in traced code: `{value}` stays where it is.",
             via=site.region,
             help=f"move the result after the traced call: `jax.device_put(result, {site.shown(target)})`",
-            form="" if site.region.proven else "maybe-traced",
+            form="" if site.region.is_proven else "maybe-traced",
         )

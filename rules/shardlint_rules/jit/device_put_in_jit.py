@@ -7,31 +7,31 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.table import made_meshes, making_meshes
-from shardlint.model.reach import lookup
+from shardlint.model.mesh.table import files_making_meshes, meshes_made_in
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Constant, Place, Value
 from shardlint.rewrite.edits import Layer
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint_rules.jit import _memories
 from shardlint_rules.jit._putting import (
     MAPS,
     Placement,
-    also_eager,
-    annotated_as,
-    bound_earlier,
+    annotated_sharding_class,
+    find_placement,
+    is_bound_by_partial,
     may_hold_numbers,
-    none_from,
-    placement,
+    possible_shardings,
+    reason_called_eagerly,
     says_the_same,
     shard_map_around,
-    shardings,
+    source_of_none,
 )
 from shardlint_rules.jit._putting import PUT as _PUT
 from shardlint_rules.jit.placed import knows_it_is_traced
 
-_UNCHECKED = regex(r"check_(?:vma|rep)\s*=\s*False")
+_UNCHECKED = compile_lazily(r"check_(?:vma|rep)\s*=\s*False")
 _SPEC = "jax.sharding.PartitionSpec"
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PositionalSharding", "jax.sharding.GSPMDSharding")
 
@@ -98,7 +98,7 @@ class DevicePutInJit(Rule):
     @detector("call", "partial")
     def report_placement(self, site: Site) -> Finding | None:
         """A placement in traced code, or one that a `tree.map` makes of each leaf."""
-        put = placement(site)
+        put = find_placement(site)
         if put is None or site.result_use[0] == "dropped":  # SL203 tells of dropped results
             return None
         form = self._find_form(site, put.target)
@@ -107,19 +107,26 @@ class DevicePutInJit(Rule):
         region = site.region if form != "known-calls-traced" else site.region_in_sight
         if form == "spec" and region.traced == "unknown":
             region = site.region_in_sight
-        also = also_eager(site) if form != "known-calls-traced" else "" if _computed(site) else _in_sight(site)
-        message = f"`device_put` {self._describe_effect(also, form)}: `{_short(put.what)}` keeps its sharding."
+        also = (
+            reason_called_eagerly(site)
+            if form != "known-calls-traced"
+            else ""
+            if _is_value_computed_here(site)
+            else _reason_caller_decides(site)
+        )
+        effect = self._describe_effect(also, form)
+        message = f"`device_put` {effect}: `{_quote_shortened(put.what)}` keeps its sharding."
         help = "write `jax.lax.with_sharding_constraint`, or place the array before the call of the traced function"
         body, harm = shard_map_around(site, region), Harm.SILENT
         if body is not None:
             fix, kept = None, ""
-            message, harm = self._in_shard_map(site, body)
+            message, harm = self._effect_in_shard_map(site, body)
             help = f"remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at {site.where(body)} " + (
                 "decide the sharding"
             )
         else:
             # Outside traced code a constraint to a sharding spreads an array too, where its mesh is.
-            left = also if form or not _computed(site) else ""
+            left = also if form or not _is_value_computed_here(site) else ""
             fix, kept = (None, left) if left else self._write_fix(site, put)
         return site.finding(
             put.function,
@@ -137,9 +144,9 @@ class DevicePutInJit(Rule):
         effect = "has no effect in traced code" if not also else "has no effect when this is traced"
         return f"{effect}, or raises without `jax.set_mesh`" if form == "spec" else effect
 
-    def _in_shard_map(self, site: Site, body: Place) -> tuple[str, Harm]:
+    def _effect_in_shard_map(self, site: Site, body: Place) -> tuple[str, Harm]:
         """The effect in the body of a shard_map, and its harm."""
-        if _UNCHECKED.search(body.text()) or not site.allows("jax", ">=0.7.2"):
+        if _UNCHECKED.search(body.source_text()) or not site.allows("jax", ">=0.7.2"):
             message = "`device_put` has no effect in a `shard_map` body inside jit: each device keeps its shard."
             return message, Harm.SILENT
         message = "`device_put` raises ValueError in a `shard_map` body for a value that varies across devices."
@@ -151,38 +158,38 @@ class DevicePutInJit(Rule):
         reasons = {
             "known-calls-traced": "the project calls this function only from traced code",
             "spec": f"`{text}` is a spec, and every mesh of the project has Auto axes",
-            "annotated": f"`{text}` is annotated as {annotated_as(site, target)}",
+            "annotated": f"`{text}` is annotated as {annotated_sharding_class(site, target)}",
             "named-sharding": f"the name `{text}` suggests a sharding",
         }
         return reasons.get(form, "")
 
     def _find_form(self, site: Site, target: ast.expr) -> str | None:
         """Return the form of the finding, which names its uncertainty; None if there is no mistake."""
-        values = shardings(site, target)
+        values = possible_shardings(site, target)
         if values and all(isinstance(one, CallResult) and one.api == _SPEC for one in values):
-            return self._of_spec(site)
-        places, explicit = self._is_sharding(site, target, values), self._explicit(site, values)
+            return self._explain_bare_spec(site)
+        places, explicit = self._is_sharding(site, target, values), self._is_mesh_explicit(site, values)
         if places is None or explicit is True or knows_it_is_traced(site):
             return None
-        unsure = "annotated" if annotated_as(site, target) else "named-sharding"
+        unsure = "annotated" if annotated_sharding_class(site, target) else "named-sharding"
         form = unsure if not places else "" if explicit is False else "mesh"
         if form and not site.wants(form):
             return None
         if site.region.traced not in ("always", "sometimes") and not self._traced_in_sight(site, form):
             return None
-        if _memories.spoken_of(site):
+        if _memories.mentions_memory_kinds(site):
             return None  # its input may come from another memory, which device_put does leave
         if site.region.traced == "unknown":
             return form or "known-calls-traced"
-        return form or ("" if site.region.proven or also_eager(site) else "maybe-traced")
+        return form or ("" if site.region.is_proven or reason_called_eagerly(site) else "maybe-traced")
 
-    def _of_spec(self, site: Site) -> str | None:
+    def _explain_bare_spec(self, site: Site) -> str | None:
         """Of a bare spec, which device_put reads against the mesh that is set: what _form says of shardings."""
-        if not site.wants("spec") or knows_it_is_traced(site) or not _all_auto(site):
+        if not site.wants("spec") or knows_it_is_traced(site) or not _are_all_meshes_auto(site):
             return None
         if site.region.traced not in ("always", "sometimes") and not self._traced_in_sight(site, ""):
             return None
-        return "spec" if not _memories.spoken_of(site) else None
+        return "spec" if not _memories.mentions_memory_kinds(site) else None
 
     def _traced_in_sight(self, site: Site, form: str) -> bool:
         """Return whether a visible call reaches the site in traced code, though others may be out of sight."""
@@ -201,7 +208,7 @@ class DevicePutInJit(Rule):
         sure = bool(given)
         for option in given:
             if isinstance(option, CallResult) and option.api in _SHARDINGS:
-                if option.call is not None and option.call.may_have("memory_kind", ()):
+                if option.call is not None and option.call.may_have_argument("memory_kind", ()):
                     return None
             elif isinstance(option, Constant | CallResult | Api):
                 return None
@@ -209,9 +216,9 @@ class DevicePutInJit(Rule):
                 sure = False
         if sure:
             return True
-        return False if "shard" in site.text(target).lower() or annotated_as(site, target) else None
+        return False if "shard" in site.text(target).lower() or annotated_sharding_class(site, target) else None
 
-    def _explicit(self, site: Site, values: list[Value]) -> bool | None:
+    def _is_mesh_explicit(self, site: Site, values: list[Value]) -> bool | None:
         """Return whether the mesh has Explicit axes, where device_put in jit does reshard; None when it may have."""
         answer: bool | None = False
         for option in values:
@@ -221,22 +228,22 @@ class DevicePutInJit(Rule):
             mesh = site.mesh_of(parts[0]) if parts is not None else None
             if mesh is None:
                 # Auto is what Mesh() gives and nearly all code has; a project that says Explicit may mean this one.
-                answer = None if site.anywhere("AxisType.Explicit") else answer
+                answer = None if site.is_named_anywhere("AxisType.Explicit") else answer
             elif site.shardings.axis_types(mesh) != "auto":
                 return True
         return answer
 
     def _write_fix(self, site: Site, put: Placement) -> tuple[Fix | None, str]:
         """The fix; or why there is none."""
-        if Constant(None) in shardings(site, put.target):
-            text, where = " ".join(site.text(put.target).split()), site.where(none_from(site, put.target))
+        if Constant(None) in possible_shardings(site, put.target):
+            text, where = " ".join(site.text(put.target).split()), site.where(source_of_none(site, put.target))
             return None, f"`{text}` may be None ({where}), and a constraint by None raises; test it first"
         star = [one.value for one in site.call.args if isinstance(one, ast.Starred)]
         star += [one.value for one in site.call.keywords if not one.arg]
         if star and not (site.api == _PUT and len(site.call.args) + len(site.call.keywords) == 2):
             where = f"line {star[0].lineno}"
             return None, f"`{site.text(star[0])}` at {where} hides arguments of device_put; write them out"
-        equinox = site.region.by.rpartition(".")[2].startswith("filter_") or site.file.says("import equinox")
+        equinox = site.region.by.rpartition(".")[2].startswith("filter_") or site.file.contains_text("import equinox")
         mapped = site.call.args[int(put.function is not site.call.func)] if site.api in MAPS else None
         array = site.call.args[0] if star else site.argument("x") if site.api == _PUT else mapped
         if array is not None and may_hold_numbers(site, array):
@@ -247,7 +254,7 @@ class DevicePutInJit(Rule):
         edits = [site.replace(put.function, spelling)]
         keywords = site.call.keywords if site.api == _PUT else []
         more = [keyword.arg for keyword in keywords if keyword.arg not in ("x", "device")]
-        if site.form == "call" and bound_earlier(site, put.target):
+        if site.form == "call" and is_bound_by_partial(site, put.target):
             text = " ".join(site.text(put.target).split())
             if array is None or not says_the_same(site, put.target):
                 return (
@@ -266,24 +273,24 @@ class DevicePutInJit(Rule):
                     None,
                     f"the partial at line {site.call.lineno} binds `{more[0]}`, and only device_put takes it",
                 )
-            written = self._rewritten(site, spelling, target)
+            written = self._rewrite_as_constraint(site, spelling, target)
             edits = [site.replace(site.call, written)]
         else:
             edits += [
                 Edit(start, start + len("device"), target)
-                for start in (site.file.span(keyword)[0] for keyword in keywords if keyword.arg == "device")
+                for start in (site.file.character_span(keyword)[0] for keyword in keywords if keyword.arg == "device")
             ]
-            base = site.file.span(site.call)[0]
+            base = site.file.character_span(site.call)[0]
             moved = [Edit(edit.start - base, edit.end - base, edit.text) for edit in edits]
-            written = Layer.of(moved).made(site.text())
+            written = Layer.sort_edits(moved).apply_edits(site.text())
         dropped = (put.function.id,) if isinstance(put.function, ast.Name) else ()
         message = f"write: {_find_statement(site, written)}"
         why = "it changes the compiled program"
-        if not site.region.proven:
+        if not site.region.is_proven:
             why += ", and outside traced code a constraint raises for an array committed to one device"
         return site.fix(Safety.UNSAFE, message, [*edits, *imports], why, drops=dropped), ""
 
-    def _rewritten(self, site: Site, spelling: str, target: str) -> str:
+    def _rewrite_as_constraint(self, site: Site, spelling: str, target: str) -> str:
         """The call without the keywords that only device_put has (donate, may_alias, src)."""
         import libcst as cst
 
@@ -297,17 +304,17 @@ class DevicePutInJit(Rule):
             else arg
             for arg in call.args
         ]
-        return islands.code(call.with_changes(func=cst.parse_expression(spelling), args=args))
+        return islands.code_of_node(call.with_changes(func=cst.parse_expression(spelling), args=args))
 
 
-def _in_sight(site: Site) -> str:
+def _reason_caller_decides(site: Site) -> str:
     """The reason not to rewrite what a caller passes."""
-    function = site.scope.function()
+    function = site.scope.enclosing_function()
     name = getattr(function.node, "name", "the function") if function is not None else "the function"
     return f"code outside the project may call `{name}` outside jit, where device_put works"
 
 
-def _short(text: str) -> str:
+def _quote_shortened(text: str) -> str:
     """An expression for a message, on one line."""
     line = " ".join(text.split())
     return line if len(line.split()) <= 6 else f"{line[:20].rstrip()}..."
@@ -322,7 +329,7 @@ def _find_statement(site: Site, written: str) -> str:
     return " ".join(written.split())
 
 
-def _computed(site: Site) -> bool:
+def _is_value_computed_here(site: Site) -> bool:
     """Return whether the placed value was made in the function itself. Outside traced code a constraint shards that
     too.
 
@@ -330,7 +337,7 @@ def _computed(site: Site) -> bool:
     """
     node = site.call.args[0] if site.api == _PUT and site.form == "call" and site.call.args else None
     if isinstance(node, ast.Name):
-        bindings, scope = lookup(site.file, node, node.id)
+        bindings, scope = lookup_bindings(site.file, node, node.id)
         if scope is None or scope.kind == "module":
             return False
         parts = (ast.Name, ast.Attribute, ast.Subscript)
@@ -338,15 +345,15 @@ def _computed(site: Site) -> bool:
     return isinstance(node, ast.Call | ast.BinOp) and not site.arguments.open_positional
 
 
-def _all_auto(site: Site) -> bool:
+def _are_all_meshes_auto(site: Site) -> bool:
     """Return whether the program makes meshes, and all of them with Auto axes."""
-    return site.program.once(site.file, "SL201 auto", lambda: _made_auto(site))
+    return site.program.once(site.file, "SL201 auto", lambda: _is_made_with_auto_axes(site))
 
 
-def _made_auto(site: Site) -> bool:
+def _is_made_with_auto_axes(site: Site) -> bool:
     some = False
-    for file in making_meshes(site.program, site.file.path, tests=False):
-        for mesh in made_meshes(site.program, file) if file is not None else (None,):
+    for file in files_making_meshes(site.program, site.file.path, tests=False):
+        for mesh in meshes_made_in(site.program, file) if file is not None else (None,):
             if mesh is None or site.shardings.axis_types(mesh) != "auto":
                 return False
             some = True

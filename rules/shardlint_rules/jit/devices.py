@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.api import DEVICE_LISTS
-from shardlint.model.reach import lookup
-from shardlint.model.signatures import of_definition
+from shardlint.model.reach import lookup_bindings
+from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import Api, CallResult, Constant, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding
@@ -25,7 +25,7 @@ def is_device(site: Site, node: ast.AST) -> bool:
     return _device_lists(site, Place(site.file, node)) is not None
 
 
-def of_a_named_platform(site: Site, node: ast.AST) -> bool:
+def is_of_named_platform(site: Site, node: ast.AST) -> bool:
     """Return whether a device, or the sharding of one, comes from `jax.devices("cpu")` or its like on some path.
 
     Its platform is asked for by name, so it is not meant to be one of the devices the program runs on.
@@ -33,18 +33,18 @@ def of_a_named_platform(site: Site, node: ast.AST) -> bool:
     places = [Place(site.file, node)]
     for option in options(site.value(node)):
         if isinstance(option, CallResult) and option.api == _SINGLE and option.call is not None:
-            device = option.call.get("device", ("device", "memory_kind"))
+            device = option.call.argument_for("device", ("device", "memory_kind"))
             places += [device] if device is not None else []
     return any(_names_a_platform(site, call) for place in places for call in _device_lists(site, place) or ())
 
 
-def single_device(site: Site, node: ast.AST) -> bool:
+def is_single_device(site: Site, node: ast.AST) -> bool:
     """Return whether an expression is surely a SingleDeviceSharding in the device's default memory."""
     return all(
         isinstance(option, CallResult)
         and option.api == _SINGLE
         and option.call is not None
-        and not option.call.may_have("memory_kind", ("device", "memory_kind"))
+        and not option.call.may_have_argument("memory_kind", ("device", "memory_kind"))
         for option in options(site.value(node))
     )
 
@@ -64,7 +64,7 @@ def _device_lists(site: Site, place: Place, depth: int = 0) -> Lists | None:
                 [_device_lists(site, Place(file, part), depth + 1) for part in (body, orelse)]
             )
         case ast.Name(id=name) as node:
-            bindings, scope = lookup(file, node, name)
+            bindings, scope = lookup_bindings(file, node, name)
             if scope is None or not bindings or name in file.rebound_globals:
                 return None
             return _union_if_all_known(
@@ -116,8 +116,8 @@ def _lists_from_callers(site: Site, place: Place, binding: Binding, depth: int) 
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return _NONE
     found = _NONE
-    for called in site.program.flow.ends(place.file, node).called():
-        given = of_definition(node).bind(site.program.evaluator.arguments(called)) or {}
+    for called in site.program.flow.ends(place.file, node).direct_calls():
+        given = parameters_of_definition(node).bind_arguments(site.program.evaluator.read_arguments(called)) or {}
         if binding.name in given:
             found |= _device_lists(site, given[binding.name], depth + 1) or _NONE
     return found
@@ -127,5 +127,5 @@ def _names_a_platform(site: Site, place: Place) -> bool:
     api = site.program.evaluator.value(place)
     if not isinstance(api, CallResult) or api.call is None:
         return False
-    backend = api.call.get("backend", _BACKEND[api.api])
+    backend = api.call.argument_for("backend", _BACKEND[api.api])
     return backend is not None and site.program.evaluator.value(backend) != Constant(None)

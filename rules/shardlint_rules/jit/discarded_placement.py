@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.facts.repeated import is_test
-from shardlint.model.lifetime.effects import called_function, only_returns
+from shardlint.model.lifetime.effects import called_function, has_no_effects
 from shardlint.model.mesh.shardings import PLACING
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallResult, Items, Leaves, Place, Table, Value, options
 from shardlint.rules_api.rule import (
     Calls,
@@ -24,14 +24,20 @@ from shardlint.rules_api.rule import (
 )
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint.syntax.enclosing import caught, enclosing_nodes
+from shardlint.syntax.enclosing import enclosing_nodes, is_exception_caught
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped_result_message
-from shardlint_rules.jit._lost_later import lost_later
-from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
-from shardlint_rules.jit._pure_dropped import MAPPED, UPDATES, map_dropped, mapped_line, update_dropped
+from shardlint_rules.jit._lost_later import find_unread_tree_name
+from shardlint_rules.jit._own_manager import MANAGER_WORDS, context_of_unused_manager
+from shardlint_rules.jit._pure_dropped import (
+    MAPPED,
+    UPDATES,
+    find_dropped_update,
+    find_map_statement,
+    is_map_dropped,
+)
 from shardlint_rules.jit._synced_unread import SYNCED, unread_synced_call
-from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
+from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, is_call_placing
 
 _MAP = "jax.tree.map"
 # Beside these a map over trees is looked at for placements too.
@@ -111,9 +117,9 @@ class DiscardedPlacement(Rule):
     @detector("line", finds="computed")
     def report_update(self, site: Site) -> Finding | None:
         """A statement `x.at[i].set(y)`, or a map over trees in a file that says nothing of where arrays are."""
-        call = update_dropped(site)
-        mapped = mapped_line(site) if call is None and not any(map(site.file.says, _NEAR)) else None
-        if mapped is not None and map_dropped(site, mapped):
+        call = find_dropped_update(site)
+        mapped = find_map_statement(site) if call is None and not any(map(site.file.contains_text, _NEAR)) else None
+        if mapped is not None and is_map_dropped(site, mapped):
             call = mapped
         return self._report_computed(site, call) if call is not None else None
 
@@ -121,7 +127,12 @@ class DiscardedPlacement(Rule):
     def report_reduced(self, site: Site) -> Finding | None:
         """A call whose result is bound to the name of its argument, which nothing reads afterwards."""
         call = unread_synced_call(site)
-        if call is None or is_test(site.file, call) or caught(site.file, call) or _is_shown_by_notebook(site):
+        if (
+            call is None
+            or is_test(site.file, call)
+            or is_exception_caught(site.file, call)
+            or _is_shown_by_notebook(site)
+        ):
             return None
         name = site.syntax.targets[0].id  # type: ignore[attr-defined]
         return site.finding(
@@ -134,7 +145,7 @@ class DiscardedPlacement(Rule):
     @detector("statement")
     def report_own_manager(self, site: Site) -> Finding | None:
         """A context manager of the project as a statement."""
-        entered = own_manager(site)
+        entered = context_of_unused_manager(site)
         if entered is None:
             return None
         return site.finding(
@@ -153,29 +164,29 @@ class DiscardedPlacement(Rule):
             if not _is_used(site)
             else None
         )
-        if function is None or not only_returns(function):
+        if function is None or not has_no_effects(function):
             return None
-        if made := _placed_by(site):
+        if made := _placing_calls(site):
             return self._report_through(site, made)
-        return self.report_given(site) if site.result_use[0] == "dropped" else None
+        return self.report_dropped_result(site) if site.result_use[0] == "dropped" else None
 
     @detector("call", of=_MAP)
     def report_map(self, site: Site) -> Finding | None:
         """A map over trees that places each leaf, or only computes."""
         if _is_used(site):
             return None
-        if made := _placed_by(site):
+        if made := _placing_calls(site):
             return self._report_through(site, made)
-        return self._report_computed(site, site.call) if map_dropped(site, site.call) else None
+        return self._report_computed(site, site.call) if is_map_dropped(site, site.call) else None
 
     @detector("call", of=tuple(ONLY_GIVING))
-    def report_given(self, site: Site) -> Finding | None:
+    def report_dropped_result(self, site: Site) -> Finding | None:
         """A call without side effects whose result is dropped."""
         said = dropped_result_message(site, _find_subject(site))
         if (
             said is None
             or is_test(site.file, site.call)
-            or caught(site.file, site.syntax)
+            or is_exception_caught(site.file, site.syntax)
             or _is_shown_by_notebook(site)
         ):
             return None
@@ -203,13 +214,13 @@ class DiscardedPlacement(Rule):
         """A placement that becomes a part of what is never read."""
         if site.result_use[0] != "used" or not asks_for_a_place(site):
             return None
-        name = lost_later(site)
+        name = find_unread_tree_name(site)
         if (
             name is None
-            or _only_runs(site)
-            or caught(site.file, site.syntax)
+            or _is_benchmark_run(site)
+            or is_exception_caught(site.file, site.syntax)
             or _is_shown_by_notebook(site)
-            or _of_a_model(site)
+            or _is_nnx_initialization(site)
         ):
             return None
         return site.finding(
@@ -226,7 +237,7 @@ class DiscardedPlacement(Rule):
         first = site.call.args[0] if site.call.args else None
         if first is None or (site.api in PLACING and not asks_for_a_place(site)):
             return None
-        if _is_used(site) or _of_a_model(site):
+        if _is_used(site) or _is_nnx_initialization(site):
             return None
         result_use, name = site.result_use
         value = site.shown(first)
@@ -234,7 +245,7 @@ class DiscardedPlacement(Rule):
             return self._report_unread(site, name)
         collected = site.file.parent(site.call)
         whole = isinstance(collected, ast.Expr)
-        kept = _not_bound(site, first) if whole else _COLLECTED
+        kept = _reason_not_bindable(site, first) if whole else _COLLECTED
         return site.finding(
             site.call.func,
             f"This call has no effect: `{value}` keeps its placement.",
@@ -258,7 +269,7 @@ class DiscardedPlacement(Rule):
 
     def _report_through(self, site: Site, made: list[CallResult]) -> Finding | None:
         """A call that comes to placements: through `jax.tree.map`, or a function that does nothing else."""
-        if not any(put_somewhere(one, site.program.evaluator) for one in made):
+        if not any(is_call_placing(one, site.program.evaluator) for one in made):
             return None
         by = made[0].api.rpartition(".")[2]
         where = made[0].call.place if made[0].call is not None else None
@@ -277,7 +288,7 @@ class DiscardedPlacement(Rule):
 
     def _report_computed(self, site: Site, call: ast.Call) -> Finding | None:
         """A statement that only makes new arrays."""
-        if is_test(site.file, call) or caught(site.file, call) or _is_shown_by_notebook(site):
+        if is_test(site.file, call) or is_exception_caught(site.file, call) or _is_shown_by_notebook(site):
             return None
         at = isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Subscript)
         given = site.text(call).partition(".at[")[0] if at else site.text(call.args[1])
@@ -294,7 +305,7 @@ class DiscardedPlacement(Rule):
 
     def _write_fix(self, site: Site, first: ast.expr) -> Fix:
         name = ", ".join(site.text(one) for one in _find_variables(first))
-        start, _ = site.file.span(site.syntax)
+        start, _ = site.file.character_span(site.syntax)
         written = f"{name} = {' '.join(site.text().split())}"
         return site.fix(
             Safety.UNSAFE,
@@ -304,13 +315,13 @@ class DiscardedPlacement(Rule):
         )
 
 
-def _not_bound(site: Site, first: ast.expr) -> str:
+def _reason_not_bindable(site: Site, first: ast.expr) -> str:
     """Why the result cannot be bound to what was given; empty where it can."""
     names = _find_variables(first)
     if not names or len({one.id for one in names}) < len(names):
         return f"`{site.shown(first)}` is not a variable"
     for name in names:
-        bindings, owner = lookup(site.file, name, name.id)
+        bindings, owner = lookup_bindings(site.file, name, name.id)
         if not bindings or owner is not site.scope:
             return f"`{name.id}` is not a variable of this function"
     if not any(_read_later(site, name) for name in names):
@@ -327,13 +338,13 @@ def _find_variables(node: ast.expr) -> list[ast.Name]:
 
 def _is_used(site: Site) -> bool:
     """Return whether a result is used, or is intended to be displayed or dropped."""
-    if site.result_use[0] == "used" or caught(site.file, site.syntax):
+    if site.result_use[0] == "used" or is_exception_caught(site.file, site.syntax):
         return True
-    return _is_shown_by_notebook(site) or _only_runs(site)
+    return _is_shown_by_notebook(site) or _is_benchmark_run(site)
 
 
-def _placed_by(site: Site) -> list[CallResult]:
-    return _find_placements(site.program.evaluator.trees.expanded(site.value(site.call)))
+def _placing_calls(site: Site) -> list[CallResult]:
+    return _find_placements(site.program.evaluator.trees.expand_tree_map(site.value(site.call)))
 
 
 def _find_placements(value: Value) -> list[CallResult]:
@@ -365,22 +376,22 @@ def _find_subject(site: Site) -> str:
 
 
 def _explain_why(site: Site) -> str:
-    if site.region.proven:
+    if site.region.is_proven:
         return "a discarded constraint adds no operation to the compiled program"
     return "arrays are immutable: the call returns a new array"
 
 
-def _only_runs(site: Site) -> bool:
+def _is_benchmark_run(site: Site) -> bool:
     """True in a test or benchmark outside traced code, which may call only to see that it runs."""
-    function = site.scope.function()
+    function = site.scope.enclosing_function()
     names = [site.file.path.name]
     while function is not None:
         names.append(function.name)
-        function = function.parent.function() if function.parent is not None else None
+        function = function.parent.enclosing_function() if function.parent is not None else None
     smoke = any(
         name.startswith(("test_", "bench")) or name.endswith(("_test.py", "_benchmark.py")) for name in names
     )
-    return smoke and not site.region.proven
+    return smoke and not site.region.is_proven
 
 
 def _is_shown_by_notebook(site: Site) -> bool:
@@ -393,19 +404,19 @@ def _is_shown_by_notebook(site: Site) -> bool:
     )
 
 
-def _of_a_model(site: Site) -> bool:
+def _is_nnx_initialization(site: Site) -> bool:
     """Return whether it is a step of an NNX model's sharded initialization, which flax does by itself since 0.12."""
     specs = site.argument("shardings") if site.api == "jax.lax.with_sharding_constraint" else None
-    return specs is not None and init.annotated_specs(site, specs, init.SPECS, init.SHARDINGS)
+    return specs is not None and init.is_annotated_specs(site, specs, init.SPECS, init.SHARDINGS)
 
 
 def _read_later(site: Site, name: ast.Name) -> bool:
     """Return whether the name is read after the call, on some path from the call."""
     position = (site.call.end_lineno or 0, site.call.end_col_offset or 0)
     in_loop = any(enclosing_nodes(site.file, site.syntax, ast.For, ast.While))
-    for node in site.file.mentions(name.id):
+    for node in site.file.find_mentions(name.id):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node is not name:
-            _, owner = lookup(site.file, node, name.id)
+            _, owner = lookup_bindings(site.file, node, name.id)
             if owner is site.scope and (in_loop or (node.lineno, node.col_offset) > position):
                 return True
     return False

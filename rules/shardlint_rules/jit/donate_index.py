@@ -7,23 +7,23 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.lifetime.donation import PMAP
-from shardlint.model.reach import lookup, reaching_bindings
+from shardlint.model.reach import lookup_bindings, reaching_bindings
 from shardlint.model.signatures import (
     DONATE_SETTINGS,
     JITS,
     Jitted,
     Parameters,
     argnum_positions,
-    names,
+    setting_names,
     setting_positions,
 )
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.jit._donated_shifted import find_shifted_position
 from shardlint_rules.jit.parameters import explain_lost_entries, given_entries
-from shardlint_rules.jit.sharded import SeenCall, by_position, calls_of_wrapped, describe_function
+from shardlint_rules.jit.sharded import SeenCall, calls_of_wrapped, describe_function, make_positional_fix
 
 
 class DonateIndex(Rule):
@@ -79,8 +79,8 @@ class DonateIndex(Rule):
                 continue
             found = {_find_wrong_donation(site, function, name) for function in functions}
             if found == {None}:
-                yield from _from_behind(site, keyword, functions)
-                yield from _by_keyword(site, functions)
+                yield from _report_negative_positions(site, keyword, functions)
+                yield from _report_keyword_arguments(site, functions)
             elif len(found) == 1 and (wrong := found.pop()) is not None:
                 problem, advice, static = wrong
                 yield site.finding(
@@ -98,7 +98,7 @@ class DonateIndex(Rule):
         if keyword is None or len(functions) != 1:
             return None
         given = argnum_positions(
-            functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator
+            functions[0].setting_expression("donate_argnums"), functions[0].settings, site.program.evaluator
         )
         found = find_shifted_position(site, given or ())
         if found is None:
@@ -144,10 +144,10 @@ def _find_static(site: Site, function: Jitted) -> frozenset[int | str | None] | 
     """Static positions, and names that are no positions."""
     evaluator, settings = site.program.evaluator, function.settings
     if function.api == PMAP:
-        found = argnum_positions(function.setting("static_broadcasted_argnums"), settings, evaluator)
+        found = argnum_positions(function.setting_expression("static_broadcasted_argnums"), settings, evaluator)
         return frozenset(found) if found is not None else None
     by_position = setting_positions(function, "static", evaluator)
-    by_name = names(function.setting("static_argnames"), settings, evaluator)
+    by_name = setting_names(function.setting_expression("static_argnames"), settings, evaluator)
     return None if by_position is None or by_name is None else frozenset((*by_position, *by_name))
 
 
@@ -155,16 +155,16 @@ def _donated_position(parameters: Parameters | None, one: int | str) -> int | No
     if isinstance(one, str):
         known = parameters is not None and one in parameters.positional
         return parameters.positional.index(one) if known and parameters is not None else None
-    found = parameters.index(one) if parameters is not None else one
+    found = parameters.nonnegative_position(one) if parameters is not None else one
     return one if found is None else found
 
 
-def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Iterator[Finding]:
+def _report_negative_positions(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Iterator[Finding]:
     """Negative positions, which are taken as they stand and match no argument."""
     function = functions[0]
     if keyword.arg != "donate_argnums" or (function.api != PMAP and site.allows("jax", ">=0.12")):
         return
-    given = argnum_positions(function.setting(keyword.arg), function.settings, site.program.evaluator)
+    given = argnum_positions(function.setting_expression(keyword.arg), function.settings, site.program.evaluator)
     negative = [number for number in given or () if number < 0]
     if not negative:
         return
@@ -179,10 +179,10 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
     )
 
 
-def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+def _report_keyword_arguments(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
     """Donated arguments that are given to what pmap made by keyword."""
     donated = argnum_positions(
-        functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator
+        functions[0].setting_expression("donate_argnums"), functions[0].settings, site.program.evaluator
     )
     if functions[0].api != PMAP or not donated:
         return
@@ -191,7 +191,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         if not given:
             continue
         here = seen.file is site.file
-        kept = next(filter(None, (_read_again(seen, one.value) for one in given)), "")
+        kept = next(filter(None, (_reason_read_after_call(seen, one.value) for one in given)), "")
         shown = ", ".join(f"`{one.arg}`" for one in given)
         at = "" if here else f"; the call is at {seen.file.path.name}:{seen.call.lineno}"
         yield site.finding(
@@ -199,7 +199,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
             f"pmap does not donate {shown}: it donates only positional arguments.",
             why=f"without donation the old and the new arrays are in memory together{at}",
             help=f"pass {shown} by position",
-            fix=_given_by_position(site, seen) if here and not kept else None,
+            fix=_make_by_position_fix(site, seen) if here and not kept else None,
             kept=kept,
             harm=Harm.COST,
         )
@@ -207,7 +207,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
 
 def _undonated_keywords(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:
     """The keyword arguments of a call that stand at donated positions."""
-    count, parameters, given = seen.count, seen.function.parameters, seen.call.keywords
+    count, parameters, given = seen.count_positional, seen.function.parameters, seen.call.keywords
     if count is None or seen.arguments.open_keywords:
         return []
     known = parameters.positional if parameters is not None and not parameters.star else ()
@@ -218,25 +218,25 @@ def _undonated_keywords(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.ke
     return [one for one in given if one.arg in named_so]
 
 
-def _read_again(seen: SeenCall, node: ast.expr) -> str:
+def _reason_read_after_call(seen: SeenCall, node: ast.expr) -> str:
     """Why an argument had better not be donated: it is read after the call; empty where it is not."""
     file, call = seen.file, seen.call
     if isinstance(node, ast.Call):
         return ""
     if not isinstance(node, ast.Name):
-        return f"`{file.text(node)}` may be read after the call"
-    bindings, scope = lookup(file, node, node.id)
-    if scope is None or file.home(node).function() is not scope:
+        return f"`{file.source_text(node)}` may be read after the call"
+    bindings, scope = lookup_bindings(file, node, node.id)
+    if scope is None or file.evaluation_scope(node).enclosing_function() is not scope:
         return f"`{node.id}` may be read after the call"
     every, given = file.bindings(scope, node.id), {binding.node for binding in bindings}
     statement = next(one for one in file.ancestors(call) if isinstance(one, ast.stmt))
-    if {binding.node for binding in every} & set(walk(statement)):
+    if {binding.node for binding in every} & set(walk_nodes(statement)):
         return ""  # `state = step(state=state)`
     loops = (one for one in file.ancestors(call) if isinstance(one, ast.For | ast.AsyncFor | ast.While))
     again = next(loops, None)
-    if again is not None and not {binding.node for binding in every} & set(walk(again)):
+    if again is not None and not {binding.node for binding in every} & set(walk_nodes(again)):
         return f"the next iteration of the loop passes `{node.id}` again"
-    inside = set(walk(call))
+    inside = set(walk_nodes(call))
     for other in file.mentions_in(scope, node.id):
         if other in inside or not isinstance(other, ast.Name) or not isinstance(other.ctx, ast.Load):
             continue
@@ -246,11 +246,11 @@ def _read_again(seen: SeenCall, node: ast.expr) -> str:
     return ""
 
 
-def _given_by_position(site: Site, seen: SeenCall) -> Fix | None:
-    if seen.function.setting("in_axes") is not None:
+def _make_by_position_fix(site: Site, seen: SeenCall) -> Fix | None:
+    if seen.function.setting_expression("in_axes") is not None:
         return None  # a keyword argument is mapped along its first dimension whatever in_axes says
     why = "the arguments are donated from now on and must not be read again"
-    return by_position(site, seen, seen.call.keywords, why)
+    return make_positional_fix(site, seen, seen.call.keywords, why)
 
 
 def _wrapper_name(function: Jitted) -> str:
@@ -266,12 +266,12 @@ def _fix_negative_positions(site: Site, keyword: ast.keyword, functions: list[Ji
         return None
     edits = []
     for element, number in zip(elements, found, strict=True):
-        index = parameters.index(number) if isinstance(number, int) else None
+        index = parameters.nonnegative_position(number) if isinstance(number, int) else None
         if index is None or index in static or (number != index and index in found):
             return None
         if number != index:
             edits.append(site.replace(element, str(index)))
-    shown = ", ".join(str(parameters.index(number)) for number in found if isinstance(number, int))
+    shown = ", ".join(str(parameters.nonnegative_position(number)) for number in found if isinstance(number, int))
     why = "the argument is donated from now on and must not be read again"
     return site.fix(Safety.UNSAFE, f"write: {shown}", edits, why)
 
@@ -294,7 +294,7 @@ def _write_fix(site: Site, keyword: ast.keyword, function: Jitted, static: froze
         text = f"[{inside}]" if isinstance(value, ast.List) else f"({inside})"
         return site.fix(Safety.SAFE, f"write: {keyword.arg}={text}", [site.replace(value, text)])
     call = cst.ensure_type(site.node, cst.Call)
-    text = islands.code(islands.without_keywords(call, {keyword.arg}))
+    text = islands.code_of_node(islands.without_keywords(call, {keyword.arg}))
     return site.fix(Safety.SAFE, f"drop {keyword.arg}", [site.replace(site.call, text)])
 
 

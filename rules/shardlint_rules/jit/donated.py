@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
-from shardlint.model.evaluator.annotations import classes_of
+from shardlint.model.evaluator.annotations import annotated_project_classes
 from shardlint.model.lifetime.buffers import Held, Story
 from shardlint.model.lifetime.donation import PMAP, Argument, DonatingCall
 from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
-from shardlint.model.reach import assigned_once, lookup
+from shardlint.model.reach import lookup_bindings, sole_assigned_value
 from shardlint.model.signatures import JITS
 from shardlint.model.values import (
     CallResult,
@@ -27,9 +27,9 @@ from shardlint.model.values import (
 )
 from shardlint.rules_api.rule import Certainty
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, Scope, last_name
-from shardlint.syntax.nodes import defaults
+from shardlint.syntax.nodes import parameters_with_defaults
 
 # What these return is an array on one device, bound to none: jit copies it where other arguments lie elsewhere.
 _FRESH = ("jax.numpy.", "jax.random.", "jax.nn.initializers.")
@@ -43,12 +43,12 @@ _PLACES = frozenset((*SHARDINGS, *MESH_MAKERS, "jax.sharding.PartitionSpec"))
 _NUMBERS = ("int", "float", "bool", "str")
 # Fields that hold arrays whatever the class.
 _ARRAYS = ("params", "opt_state", "batch_stats", "ema_params", "grads", "weight", "weights", "kernel", "bias")
-_WORDS = regex(
+_WORDS = compile_lazily(
     r"^(new|next|updated?|old|prev|previous|cur|current)_|_(new|next|updated?|old|prev|out)$|[0-9']+$"
 )
 
 
-def handed_over(
+def certainty_of_handover(
     program: Program, file: FileFacts, call: DonatingCall, held: Held, *arguments: Argument
 ) -> Certainty | None:
     """Return how surely the call gets the buffer itself, given as these arguments, and no copy of it.
@@ -57,17 +57,17 @@ def handed_over(
     """
     buffer = held[0]
     values = _buffer_values(program, file, held)
-    if values and all(_no_array(value) for value in values):
+    if values and all(_is_surely_no_array(value) for value in values):
         return None
     if arguments and all(_is_number(program, file, argument.node) for argument in arguments):
         return None
     # What stands under one name on two ways is no one buffer, and may be no array on either.
     given = [options(program.value(file, one.node)) if isinstance(one.node, ast.Name) else () for one in arguments]
-    if given and all(one and all(map(_no_array, one)) for one in given):
+    if given and all(one and all(map(_is_surely_no_array, one)) for one in given):
         return None
     if buffer.kind == "iterated" or any(_is_iterator_result(value) for value in values):
         return Certainty.POSSIBLE  # what an iterator gives is often numpy
-    if any(_no_array(value) for value in values):
+    if any(_is_surely_no_array(value) for value in values):
         return Certainty.POSSIBLE
     over_devices = bool(values) and all(_is_on_jit_devices(value) for value in values)
     if call.api == PMAP or call.placed:
@@ -88,15 +88,15 @@ def is_buffer_taken(
     first = below[0] if below else ""
     if first and first in argument.parts:
         return True
-    if not (argument.taken or (argument.parts and not first) or looks_alike(file, call, argument)):
+    if not (argument.taken or (argument.parts and not first) or is_next_value_of_argument(file, call, argument)):
         return False
     return not first or array or first.startswith("[") or first in _ARRAYS
 
 
-def looks_alike(file: FileFacts, call: DonatingCall, argument: Argument) -> bool:
+def is_next_value_of_argument(file: FileFacts, call: DonatingCall, argument: Argument) -> bool:
     """Return whether a result is bound to a name for the argument's next value: `new_state = step(state)`."""
     statement = file.parent(call.call)
-    while isinstance(statement, ast.Call | ast.Attribute) and "block_until_ready" in file.text(statement):
+    while isinstance(statement, ast.Call | ast.Attribute) and "block_until_ready" in file.source_text(statement):
         statement = file.parent(statement)
     if not isinstance(statement, ast.Assign | ast.AnnAssign):
         return False
@@ -123,12 +123,12 @@ def _buffer_values(program: Program, file: FileFacts, held: Held) -> tuple[Value
     return options(program.value(file, node)) if node is not None and not held[1] else ()
 
 
-def _no_array(value: Value) -> bool:
+def _is_surely_no_array(value: Value) -> bool:
     """Numbers, text, numpy arrays, shardings, functions, and tuples of these: a donation does nothing to them."""
     if isinstance(value, Constant):
         return True
     if isinstance(value, Items):
-        return not value.open and bool(value.items) and all(map(_no_array, value.items))
+        return not value.open and bool(value.items) and all(map(_is_surely_no_array, value.items))
     # A function is one leaf and static, also in a partial, whatever that fills in; a method of a module holds arrays.
     if isinstance(value, Function):
         return not value.bound
@@ -142,12 +142,12 @@ def _no_array(value: Value) -> bool:
 def _is_number(program: Program, file: FileFacts, node: ast.expr) -> bool:
     """Return whether an argument is a field that its class annotates as a number or text: `config.decay`."""
     if isinstance(node, ast.Name):
-        value = assigned_once(file, node)
+        value = sole_assigned_value(file, node)
         return isinstance(value, ast.Attribute) and _is_number(program, file, value)
     if not isinstance(node, ast.Attribute):
         return False
     classes = list(_classes_of_object(program, file, node.value))
-    fields = [program.evaluator.classes.objects.fields(one).get(node.attr) for one in classes]
+    fields = [program.evaluator.classes.objects.list_fields(one).get(node.attr) for one in classes]
     annotations = [one[0].annotation for one in fields if one is not None]
     return len(annotations) == len(classes) > 0 and all(last_name(one) in _NUMBERS for one in annotations if one)
 
@@ -160,7 +160,7 @@ def _classes_of_object(program: Program, file: FileFacts, node: ast.expr) -> Ite
         elif isinstance(value, Parameter):
             argument = value.place.node
             if getattr(argument, "annotation", None) is not None:
-                yield from classes_of(program.evaluator, value)
+                yield from annotated_project_classes(program.evaluator, value)
             elif (
                 isinstance(argument, ast.arg)
                 and (default := _parameter_default(value.place.file, argument)) is not None
@@ -169,9 +169,13 @@ def _classes_of_object(program: Program, file: FileFacts, node: ast.expr) -> Ite
 
 
 def _parameter_default(file: FileFacts, argument: ast.arg) -> ast.expr | None:
-    function = file.home(argument).function()
+    function = file.evaluation_scope(argument).enclosing_function()
     arguments = getattr(function.node, "args", None) if function is not None else None
-    return next((given for one, given in defaults(arguments) if one is argument), None) if arguments else None
+    return (
+        next((given for one, given in parameters_with_defaults(arguments) if one is argument), None)
+        if arguments
+        else None
+    )
 
 
 def _is_iterator_result(value: Value) -> bool:
@@ -192,7 +196,7 @@ def _is_on_jit_devices(value: Value) -> bool:
         settings = value.by.call.keywords if value.by.call is not None else {}
         return value.by.api.name == PMAP or (value.by.api.name in JITS and "out_shardings" in settings)
     if value.api == "jax.device_put":
-        return value.call is not None and value.call.get("device", ("x", "device")) is not None
+        return value.call is not None and value.call.argument_for("device", ("x", "device")) is not None
     return value.api in _OVER_DEVICES
 
 
@@ -206,7 +210,7 @@ def _is_uncommitted(program: Program, place: Place) -> bool:
     requested for it.
     """
     found = options(program.evaluator.value(place))
-    return all(_makes_fresh_array(one) or _no_array(one) or _is_arithmetic(program, one) for one in found)
+    return all(_makes_fresh_array(one) or _is_surely_no_array(one) or _is_arithmetic(program, one) for one in found)
 
 
 def _is_arithmetic(program: Program, value: Value) -> bool:
@@ -228,7 +232,7 @@ def _is_arithmetic(program: Program, value: Value) -> bool:
 
 def _is_loop_counter(file: FileFacts, node: ast.expr) -> bool:
     """Return whether a name is the number of a turn: `for i in range(n)`, `for i, batch in enumerate(batches)`."""
-    bindings = lookup(file, node, node.id)[0] if isinstance(node, ast.Name) else []
+    bindings = lookup_bindings(file, node, node.id)[0] if isinstance(node, ast.Name) else []
     counters = {"range": None, "enumerate": 0}
     return bool(bindings) and all(
         isinstance(one.value, ast.Call)
@@ -245,12 +249,12 @@ def is_array(program: Program, file: FileFacts, held: Held) -> bool:
     if not values:
         return False
     return all(
-        _makes_fresh_array(value) or (isinstance(value, CallResult) and _one_placed(program, value))
+        _makes_fresh_array(value) or (isinstance(value, CallResult) and _is_one_placed(program, value))
         for value in values
     )
 
 
-def _one_placed(program: Program, value: CallResult) -> bool:
+def _is_one_placed(program: Program, value: CallResult) -> bool:
     if value.api != "jax.device_put" or value.call is None or not value.call.positional:
         return False
     inner = options(program.evaluator.value(value.call.positional[0], value.call.environment))
@@ -259,10 +263,10 @@ def _one_placed(program: Program, value: CallResult) -> bool:
 
 def text_of_expression(file: FileFacts, node: ast.AST) -> str:
     """An expression on one line."""
-    return " ".join(file.text(node).split())
+    return " ".join(file.source_text(node).split())
 
 
-def name_of(api: str) -> str:
+def wrapper_name(api: str) -> str:
     """A wrapper as people write it."""
     return {"equinox.filter_jit": "eqx.filter_jit", "jax.experimental.pjit.pjit": "pjit"}.get(api, api)
 
@@ -279,10 +283,10 @@ def stories_of_donations(site: Site) -> Iterator[tuple[FileFacts, Story]]:
     if not any(name.startswith("donate") for name in site.arguments.keywords):
         return
     lifetimes = site.program.lifetimes
-    for _, story in lifetimes.stories(site.file):
+    for _, story in lifetimes.donating_functions(site.file):
         yield site.file, story
     for file, scope in _callers_elsewhere(site):
-        yield file, lifetimes.story(file, scope)
+        yield file, lifetimes.buffer_events(file, scope)
 
 
 def donation_keyword(site: Site) -> ast.keyword:
@@ -290,7 +294,7 @@ def donation_keyword(site: Site) -> ast.keyword:
     return next(keyword for keyword in site.call.keywords if (keyword.arg or "").startswith("donate"))
 
 
-def donation_of(keyword: ast.keyword, name: str | None, position: int | None) -> ast.AST:
+def donation_node(keyword: ast.keyword, name: str | None, position: int | None) -> ast.AST:
     """Where the donation of a parameter is written: its number or name, or the whole keyword."""
     elements: list[ast.expr] = getattr(keyword.value, "elts", [])
     for element in elements:
@@ -300,7 +304,7 @@ def donation_of(keyword: ast.keyword, name: str | None, position: int | None) ->
     return keyword
 
 
-def place(site: Site, file: FileFacts, node: ast.AST) -> str:
+def describe_place(site: Site, file: FileFacts, node: ast.AST) -> str:
     """A place in another file, for messages."""
     root = site.program.project.root
     where = file.path.relative_to(root).as_posix() if file.path.is_relative_to(root) else file.path.name
@@ -317,13 +321,13 @@ def _callers_elsewhere(site: Site) -> list[tuple[FileFacts, Scope]]:
     else:
         return []
     for maker in _functions_returning_wrapper(site, made):
-        for place in flow.in_sight(site.file, maker).called():
+        for place in flow.in_sight(site.file, maker).direct_calls():
             found += flow.calls(place, every=True).found
     scopes: dict[ast.AST, tuple[FileFacts, Scope]] = {}
     for end in found:
         file = end.place.file
         if end.kind == "called" and file is not site.file:
-            function = file.home(end.place.node).function()
+            function = file.evaluation_scope(end.place.node).enclosing_function()
             scope = function if function is not None else file.module
             if scope.kind in ("function", "module"):
                 scopes[scope.node] = (file, scope)
@@ -332,11 +336,11 @@ def _callers_elsewhere(site: Site) -> list[tuple[FileFacts, Scope]]:
 
 def _functions_returning_wrapper(site: Site, made: str) -> list[ast.FunctionDef]:
     """The function that returns what this wrapper makes: `return jax.jit(step)`, or the decorated `def` it holds."""
-    scope = site.scope.function()
+    scope = site.scope.enclosing_function()
     if scope is None:
         return []
     names = {made} if made else {site.text(target) for target in _assignment_targets(site)}
-    for statement in site.file.walked(scope).returns:
+    for statement in site.file.walk_scope(scope).returns:
         value = statement.value if isinstance(statement, ast.Return) else None
         parts = value.elts if isinstance(value, ast.Tuple) else [value]
         if any(part is site.call or (isinstance(part, ast.Name) and part.id in names) for part in parts):

@@ -22,18 +22,18 @@ from shardlint.rules_api.rule import (
 )
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint_rules.jit._kept_by_init import INITS, kept_by_init
+from shardlint_rules.jit._kept_by_init import INITS, find_arrays_shared_by_init
 from shardlint_rules.jit._one_for_two import COPIES, GIVEN_TWICE, call_donating_duplicate, duplicated_keywords
 from shardlint_rules.jit.donated import (
+    certainty_of_handover,
+    describe_place,
     donation_keyword,
-    handed_over,
     is_array,
     is_buffer_taken,
     is_donation_ignored,
-    name_of,
-    place,
     stories_of_donations,
     text_of_expression,
+    wrapper_name,
 )
 
 
@@ -87,7 +87,7 @@ class DonatedTwice(Rule):
         return site.report_violation(
             "The call raises: it donates {first} and {second}, and both contain the same arrays.",
             help="copy one of them when you create the object: `jax.tree.map(jnp.copy, tree)`",
-            words=site.violation.quoted,
+            words=site.violation.quoted_details,
         )
 
     @detector("call", "partial")
@@ -103,7 +103,7 @@ class DonatedTwice(Rule):
                 same = f"`{second}` is passed twice" if first == second else f"`{second}` is the buffer of `{first}`"
                 if twice.nodes[0] is twice.nodes[1]:
                     same = f"`{second}` contains one buffer twice"
-                where = "" if here else f"; the call is at {place(site, file, twice.nodes[1])}"
+                where = "" if here else f"; the call is at {describe_place(site, file, twice.nodes[1])}"
                 yield site.finding(
                     twice.nodes[1] if here else donation_keyword(site),
                     f"The call raises: {same}, and {_explain_reason(twice)}.",
@@ -116,7 +116,7 @@ class DonatedTwice(Rule):
     @detector("line", finds="aliased-in-init")
     def find_kept_by_init(self, site: Site) -> Iterator[Finding]:
         """The state of an optimizer that holds an array of somebody else."""
-        for kept in kept_by_init(site):
+        for kept in find_arrays_shared_by_init(site):
             params = kept.of == "the caller"
             raises = (
                 f"A step that donates the parameters and this state raises: both contain `{kept.name}`."
@@ -143,14 +143,15 @@ class DonatedTwice(Rule):
             value = text_of_expression(site.file, own.value)
             yield site.finding(
                 own,
-                f"The call at {place(site, file, call.call)} raises: `{own.arg}` and `{other.arg}` share one buffer.",
-                why=f"{name_of(call.api)} donates the object, and a buffer can become only one output",
+                f"The call at {describe_place(site, file, call.call)} raises: `{own.arg}` and `{other.arg}` "
+                f"share one buffer.",
+                why=f"{wrapper_name(call.api)} donates the object, and a buffer can become only one output",
                 help=f"copy the array: `{own.arg}=jax.tree.map(jnp.copy, {value})`",
             )
 
 
 def _explain_reason(twice: Twice) -> str:
-    api = name_of(twice.call.api)
+    api = wrapper_name(twice.call.api)
     if twice.other.donated:
         return f"`{api}` donates both"
     return f"`{api}` donates one and reads the other"
@@ -163,9 +164,9 @@ def _find_certainty(site: Site, file: FileFacts, twice: Twice) -> Certainty | No
     if is_donation_ignored(site, twice.donor, twice.other):
         return None
     region = program.region(file, call.call)
-    if region.proven:
+    if region.is_proven:
         return None
-    certainty = handed_over(program, file, call, twice.held, twice.donor, twice.other)
+    certainty = certainty_of_handover(program, file, call, twice.held, twice.donor, twice.other)
     array = is_array(program, file, twice.held)
     below = () if array else twice.held[1]
     donors = [twice.donor, twice.other] if twice.other.donated else [twice.donor]

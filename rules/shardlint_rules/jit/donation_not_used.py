@@ -8,15 +8,20 @@ from typing import ClassVar
 
 from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
-from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, setting_positions
+from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, setting_names, setting_positions
 from shardlint.model.values import Function, Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._donated_named import WEIGHTS, Named, by_wrapper, named
-from shardlint_rules.jit.donated import donation_of
-from shardlint_rules.jit.no_output import is_sliced_elementwise, why_none
-from shardlint_rules.jit.results import results as counted
-from shardlint_rules.jit.results import returned_by
+from shardlint_rules.jit._donated_named import (
+    WEIGHTS,
+    Named,
+    find_unupdated_donations,
+    function_under_donating_decorator,
+)
+from shardlint_rules.jit.donated import donation_node
+from shardlint_rules.jit.no_output import is_sliced_elementwise, reason_no_output_fits
+from shardlint_rules.jit.results import count_results as counted
+from shardlint_rules.jit.results import returned_expressions
 
 
 class DonationNotUsed(Rule):
@@ -67,16 +72,18 @@ class DonationNotUsed(Rule):
         return site.report_violation(
             "Donating {donated} frees no memory: {meant} has the shape of a result, and is not donated.",
             help="donate the argument whose update the function returns",
-            words=site.violation.quoted,
+            words=site.violation.quoted_details,
         )
 
     @detector("keyword", finds="by-name")
     def report_named_for_wrapper(self, site: Site) -> Finding | None:
         """Arguments that a decorator of the project donates, and of which no new ones are returned."""
-        wrapped = by_wrapper(site)
+        wrapped = function_under_donating_decorator(site)
         if wrapped is None:
             return None
-        return _report_named(site, wrapped.keyword, named(site.file, wrapped.function, wrapped.donated))
+        return _report_named(
+            site, wrapped.keyword, find_unupdated_donations(site.file, wrapped.function, wrapped.donated)
+        )
 
     @detector("call", "partial")
     def report_lost(self, site: Site) -> Finding | None:
@@ -85,7 +92,7 @@ class DonationNotUsed(Rule):
         if keyword is None or function is None:
             return None
         donated = _donated_parameters(site, function)
-        lost = [(name, why) for name in donated if (why := why_none(site, function, name))]
+        lost = [(name, why) for name in donated if (why := reason_no_output_fits(site, function, name))]
         if not lost:
             return None
         shown = ", ".join(f"`{name}`" for name, _ in lost)
@@ -110,8 +117,8 @@ class DonationNotUsed(Rule):
         if len(donated) < 2 or "self" in donated:
             return None
         file, node = function.inner.place.file, function.inner.node
-        returned = counted(site.program.evaluator, file, returned_by(file, node))
-        rest = returned.left_over(donated) if returned is not None else []
+        returned = counted(site.program.evaluator, file, returned_expressions(file, node))
+        rest = returned.donations_left_over(donated) if returned is not None else []
         if returned is None or not rest:
             return None
         others = ", ".join(f"`{name}`" for name in returned.like)
@@ -119,7 +126,7 @@ class DonationNotUsed(Rule):
         results = [others] if others else []
         results += [f"{returned.arrays} array{'s' if returned.arrays > 1 else ''}"] if returned.arrays else []
         return site.finding(
-            donation_of(keyword, rest[-1], _position_of_parameter(function, rest[-1])),
+            donation_node(keyword, rest[-1], _position_of_parameter(function, rest[-1])),
             f"More buffers are donated than the results can reuse: {shown}.",
             help="donate at most one argument for each result of the same shape and dtype",
             why=f"{len(donated)} arguments are donated, and the function returns {' and '.join(results) or 'no array'}",
@@ -135,7 +142,7 @@ class DonationNotUsed(Rule):
         if not isinstance(inner.node, ast.FunctionDef):
             return None
         return _report_named(
-            site, keyword, named(inner.place.file, inner.node, _donated_parameters(site, function))
+            site, keyword, find_unupdated_donations(inner.place.file, inner.node, _donated_parameters(site, function))
         )
 
 
@@ -167,7 +174,7 @@ def _is_proven_slice(site: Site, function: Jitted, name: str) -> bool:
     if not isinstance(function.inner, Function) or parameters is None or site.form != "call":
         return False
     file, node = function.inner.place.file, function.inner.node
-    results = returned_by(file, node)
+    results = returned_expressions(file, node)
     if not results or not all(
         isinstance(one, ast.Subscript) and is_sliced_elementwise(one, name) for one in results
     ):
@@ -176,7 +183,7 @@ def _is_proven_slice(site: Site, function: Jitted, name: str) -> bool:
     for end in site.program.flow.calls(Place(site.file, site.call)).found:
         if end.kind != "called" or end.wrappers or not isinstance(end.place.node, ast.Call):
             continue
-        arguments = evaluator.arguments(end.place)
+        arguments = evaluator.read_arguments(end.place)
         index = parameters.positional.index(name) if name in parameters.positional else None
         if index is None or arguments.open_positional or index >= len(arguments.positional):
             continue
@@ -193,7 +200,7 @@ def _position_of_parameter(function: Jitted, name: str) -> int | None:
 def _donated_parameters(site: Site, function: Jitted) -> list[str]:
     parameters, evaluator = function.parameters, site.program.evaluator
     by_position = setting_positions(function, "donate", evaluator)
-    by_name = names(function.setting("donate_argnames"), function.settings, evaluator)
+    by_name = setting_names(function.setting_expression("donate_argnames"), function.settings, evaluator)
     if parameters is None or by_position is None or by_name is None:
         return []
     chosen = [

@@ -8,7 +8,7 @@ from shardlint.model.values import Api, Constant, Function, Place, Transformed, 
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint_rules.jit.optimizers import init_of, keeps_state
+from shardlint_rules.jit.optimizers import is_init_of_large_state, keeps_state
 
 _LIKE = tuple(f"jax.numpy.{name}" for name in ("zeros_like", "ones_like", "full_like", "empty_like"))
 SHAPED = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full"))
@@ -30,19 +30,19 @@ BESIDE = "the optimizer state of the train state"
 _CREATE = "flax.training.train_state.TrainState.create"
 
 
-def makes_fresh(site: Site, node: ast.expr | ast.FunctionDef) -> str | None:
+def describe_fresh_result(site: Site, node: ast.expr | ast.FunctionDef) -> str | None:
     """The result that a function passed to jit makes of shapes alone, in words; None if it does more."""
-    return _of_function(site, Place(site.file, node))
+    return _describe_fresh_function(site, Place(site.file, node))
 
 
-def _of_function(site: Site, place: Place) -> str | None:
-    if init_of(site, place):
+def _describe_fresh_function(site: Site, place: Place) -> str | None:
+    if is_init_of_large_state(site, place):
         return "the optimizer state"
-    words = [_of_value(site, option) for option in options(site.program.evaluator.value(place))]
+    words = [_describe_fresh_value(site, option) for option in options(site.program.evaluator.value(place))]
     return words[0] if all(words) else None
 
 
-def _of_value(site: Site, value: Value) -> str | None:
+def _describe_fresh_value(site: Site, value: Value) -> str | None:
     if isinstance(value, Api):
         return f"the result of `{value.name.rpartition('.')[2]}`" if value.name in _LIKE else None
     bound: set[str] = set()
@@ -56,8 +56,8 @@ def _of_value(site: Site, value: Value) -> str | None:
     args = value.node.args
     names = {arg.arg for arg in (*args.posonlyargs, *args.args)} - bound
     body = _Body(site, value.place.file, names)
-    returned = body.result(value)
-    return body.made(returned) if returned is not None else None
+    returned = body.returned_expression(value)
+    return body.describe_made_arrays(returned) if returned is not None else None
 
 
 @dataclass
@@ -68,10 +68,10 @@ class _Body:
     file: FileFacts
     names: set[str]
 
-    def result(self, function: Function) -> ast.expr | None:
+    def returned_expression(self, function: Function) -> ast.expr | None:
         """Return the result of a function; None if it does more than return."""
         node = function.node
-        self.file.walked(self.file.scope(node))
+        self.file.walk_scope(self.file.scope(node))
         if isinstance(node, ast.Lambda):
             return node.body
         named: dict[str, ast.expr] = {}
@@ -93,7 +93,7 @@ class _Body:
                     return None
         return None
 
-    def made(self, node: ast.expr) -> str | None:
+    def describe_made_arrays(self, node: ast.expr) -> str | None:
         """Return a description of the arrays that a returned expression makes from shapes alone, also inside a train
         state.
         """
@@ -102,7 +102,7 @@ class _Body:
         if not isinstance(node, ast.Call) or any(keyword.arg != "dtype" for keyword in node.keywords):
             return None
         if (
-            init_of(self.site, Place(self.file, node.func))
+            is_init_of_large_state(self.site, Place(self.file, node.func))
             and len(node.args) == 1
             and self._is_parameter_part(node.args[0])
         ):
@@ -116,7 +116,7 @@ class _Body:
         if callee.name in SHAPED and self._is_parameter_shape(node.args[0]):
             return f"the result of `{word}`" if scalars else None
         if callee.name == "jax.tree.map" and len(node.args) == 2 and self._is_parameter_part(node.args[1]):
-            return _of_function(self.site, Place(self.file, node.args[0]))
+            return _describe_fresh_function(self.site, Place(self.file, node.args[0]))
         return None
 
     def _keeps_moments(self, node: ast.Call) -> bool:

@@ -22,17 +22,17 @@ from shardlint.rules_api.rule import (
     detector,
 )
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._handed_specs import Handed, handed_jits
-from shardlint_rules.jit._structure import is_tree, kind_of, returned_by, trees_differ
+from shardlint_rules.jit._handed_specs import Handed, jits_made_from_specs
+from shardlint_rules.jit._structure import container_name, do_trees_differ, is_tree, returned_values
 from shardlint_rules.jit.sharded import (
     Counts,
     calls_of_wrapped,
     count_of,
     counts_of_parameters,
     describe_function,
-    several,
-    tree_of,
-    value_of,
+    format_count,
+    keyword_tree,
+    keyword_value,
 )
 from shardlint_rules.jit.trees import container_kind
 
@@ -89,20 +89,20 @@ class InShardingsArity(Rule):
     @detector("call", of="jax.sharding.PartitionSpec")
     def find_specs_for_helper(self, site: Site) -> Iterator[Finding]:
         """Trees of specs that do not fit the function which a helper compiles with them."""
-        found = (self._compare_with_helper(site, one) for one in handed_jits(site))
+        found = (self._compare_with_helper(site, one) for one in jits_made_from_specs(site))
         yield from (one for one in found if one is not None)
 
     @detector("call", "partial", of=JITS)
     def compare_structures(self, site: Site) -> Iterator[Finding]:
         """The keywords, or calls that they do not fit."""
         functions = site.find_wrapped()
-        if functions and self._written_here(site, "in_shardings"):
+        if functions and self._is_written_here(site, "in_shardings"):
             yield from self._check_in_shardings(site, functions)
             yield from self._check_container(site, functions)
-        if functions and self._written_here(site, "out_shardings"):
+        if functions and self._is_written_here(site, "out_shardings"):
             yield from self._check_out_shardings(site, functions)
 
-    def _written_here(self, site: Site, setting: str) -> bool:
+    def _is_written_here(self, site: Site, setting: str) -> bool:
         """True if the shardings are written here: if callers pass them, the finding is at the call."""
         keyword, view = site.keyword(setting), site.program.evaluator
         if keyword is None or not isinstance(view, Assuming):
@@ -124,18 +124,23 @@ class InShardingsArity(Rule):
 
     def _compare_with_helper(self, site: Site, one: Handed) -> Finding | None:
         """A tree of specs that does not fit the function which a helper compiles with it."""
-        function, value = one.function, tree_of(site, one.function, one.setting)
+        function, value = one.function, keyword_tree(site, one.function, one.setting)
         given = count_of(site, function, one.setting)
         if one.setting == "in_shardings":
             counted = counts_of_parameters(site, function)
-            if given is None or counted is None or counted.fits(given) or counted.with_static(given):
+            if (
+                given is None
+                or counted is None
+                or counted.is_count_accepted(given)
+                or counted.is_accepted_with_static(given)
+            ):
                 return None
-            takes, has = f"takes {_describe_accepted_count(counted)}", f"has {several(given, 'entry')}"
+            takes, has = f"takes {_describe_accepted_count(counted)}", f"has {format_count(given, 'entry')}"
         else:
-            returned = returned_by(site, function.inner)
-            if not is_tree(value) or not returned or not all(trees_differ(value, each) for each in returned):
+            returned = returned_values(site, function.inner)
+            if not is_tree(value) or not returned or not all(do_trees_differ(value, each) for each in returned):
                 return None
-            takes, has = f"returns {kind_of(returned[0])}", f"is {kind_of(value)}"
+            takes, has = f"returns {container_name(returned[0])}", f"is {container_name(value)}"
         return site.finding(
             one.node,
             f"The jit in `{one.helper}` raises ValueError: {one.setting} {has}, and "
@@ -151,23 +156,25 @@ class InShardingsArity(Rule):
             return
         found = [counts_of_parameters(site, function) for function in functions]
         wrong = [
-            one for one in found if one is not None and not one.fits(given) and not one.with_static(given)
+            one
+            for one in found
+            if one is not None and not one.is_count_accepted(given) and not one.is_accepted_with_static(given)
         ]
         if wrong and len(wrong) == len(found):
             yield site.finding(
                 keyword,
-                f"Every call raises ValueError: in_shardings has {several(given, 'entry')}, and "
+                f"Every call raises ValueError: in_shardings has {format_count(given, 'entry')}, and "
                 f"{describe_function(functions[0])} takes {_describe_accepted_count(wrong[0])}.",
                 why="in_shardings has one entry per positional argument",
                 help=f"{_INPUTS}; if the only argument is a tuple, write `in_shardings=((...),)`",
             )
             return
-        if any(one is not None and one.with_static(given) for one in found):
+        if any(one is not None and one.is_accepted_with_static(given) for one in found):
             return  # SL212 reports these
         for seen in calls_of_wrapped(site):
             if seen.file is not site.file or seen.arguments.keywords or seen.arguments.open_keywords:
                 continue
-            count = seen.count
+            count = seen.count_positional
             static = counts_of_parameters(site, seen.function)
             if count is None or static is None:
                 continue
@@ -175,8 +182,8 @@ class InShardingsArity(Rule):
             if dynamic != given:
                 yield site.finding(
                     seen.call,
-                    f"This call raises ValueError: it passes {several(dynamic, 'argument')}, and in_shardings has "
-                    f"{several(given, 'entry')}.",
+                    f"This call raises ValueError: it passes {format_count(dynamic, 'argument')}, and in_shardings has "
+                    f"{format_count(given, 'entry')}.",
                     why=f"in_shardings at line {keyword.value.lineno} has one entry per positional argument, "
                     "and an argument with a default counts only if the call passes it",
                     help=_INPUTS,
@@ -185,7 +192,7 @@ class InShardingsArity(Rule):
     def _check_container(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         """A container that is not a tuple of arguments."""
         keyword = site.keyword("in_shardings")
-        given = value_of(site, functions[0], "in_shardings")
+        given = keyword_value(site, functions[0], "in_shardings")
         found = container_kind(site.program, given) if given is not None else None
         if keyword is None or found is None:
             return
@@ -208,7 +215,7 @@ class InShardingsArity(Rule):
         )
 
     def _write_tuple(self, site: Site, keyword: ast.keyword, surely: bool) -> Fix:
-        start, end = site.file.span(keyword.value)
+        start, end = site.file.character_span(keyword.value)
         text = site.text(keyword.value)
         short = text if "\n" not in text and len(text) < 40 else "..."
         return site.fix(
@@ -220,18 +227,18 @@ class InShardingsArity(Rule):
 
     def _check_out_shardings(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         keyword = site.keyword("out_shardings")
-        given = tree_of(site, functions[0], "out_shardings")
+        given = keyword_tree(site, functions[0], "out_shardings")
         if keyword is None or not is_tree(given):
             return
-        returned = [returned_by(site, function.inner) for function in functions]
-        if not all(found and all(trees_differ(given, value) for value in found) for found in returned):
+        returned = [returned_values(site, function.inner) for function in functions]
+        if not all(found and all(do_trees_differ(given, value) for value in found) for found in returned):
             return
         first = returned[0][0]
         yield site.finding(
             keyword,
-            f"Every call raises ValueError: out_shardings is {kind_of(given)}, "
+            f"Every call raises ValueError: out_shardings is {container_name(given)}, "
             f"and {describe_function(functions[0])} returns "
-            f"{kind_of(first)}.",
+            f"{container_name(first)}.",
             why="out_shardings has the structure of the results",
             help=_OUTPUTS,
         )
@@ -239,7 +246,7 @@ class InShardingsArity(Rule):
 
 def _describe_accepted_count(found: Counts) -> str:
     if found.most is None:
-        return f"at least {several(found.least, 'argument')}"
-    count = several(found.most, "argument")
+        return f"at least {format_count(found.least, 'argument')}"
+    count = format_count(found.most, "argument")
     count = count if found.least == found.most else f"{found.least} to {count}"
     return f"{count} that {'is' if found.most == 1 else 'are'} not static" if found.static else count

@@ -47,7 +47,7 @@ class InShardingsCountsStatic(Rule):
         if given is None:
             return None
         found = [counts_of_parameters(site, function) for function in functions]
-        if not all(one is not None and one.with_static(given) for one in found):
+        if not all(one is not None and one.is_accepted_with_static(given) for one in found):
             return None
         static = {tuple(sorted(one.static)) for one in found if one is not None}
         dropped = sorted(position for one in static for position in one if position < given)
@@ -90,7 +90,7 @@ def _write_fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted
         if position not in dropped and site.value(element) != Constant(None)
     ]
     for name, element in kept:
-        other = _named_for(site, element, name, names)
+        other = _parameter_named_by_entry(site, element, name, names)
         if other:
             return None, f"`{site.text(element)}` would apply to `{name}`, but its name says `{other}`"
     message = f"write: in_shardings={' '.join(text.split())}"
@@ -121,10 +121,10 @@ def _tuple_without_elements(site: Site, value: ast.expr, dropped: list[int]) -> 
     if isinstance(display, cst.Tuple) and len(kept) == 1 and not isinstance(comma, cst.Comma):
         comma = cst.Comma()
     kept[-1] = kept[-1].with_changes(comma=comma)
-    return islands.code(display.with_changes(elements=kept))
+    return islands.code_of_node(display.with_changes(elements=kept))
 
 
-def _named_for(site: Site, entry: ast.expr, name: str, names: tuple[str, ...]) -> str:
+def _parameter_named_by_entry(site: Site, entry: ast.expr, name: str, names: tuple[str, ...]) -> str:
     """Another parameter than its own that the text of an entry names."""
     words = _split_words(site.text(entry))
     if words & _split_words(name):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shardlint.model.signatures import JITS
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.sharded import by_position, calls_of_wrapped, may_be_none, value_of
+from shardlint_rules.jit.sharded import calls_of_wrapped, keyword_value, make_positional_fix, may_be_none
 
 
 class InShardingsWithKeywords(Rule):
@@ -46,7 +46,7 @@ class InShardingsWithKeywords(Rule):
             return
         for seen in calls_of_wrapped(site):
             given = [one for one in seen.call.keywords if one.arg is not None]
-            value = value_of(site, seen.function, "in_shardings")
+            value = keyword_value(site, seen.function, "in_shardings")
             nothing = may_be_none(value) if value is not None else True
             if not given or nothing:
                 continue
@@ -60,7 +60,7 @@ class InShardingsWithKeywords(Rule):
                 f"The call raises ValueError for the keyword {names}: in_shardings covers only positional arguments.",
                 why=why,
                 help=f"pass {names} by position",
-                fix=by_position(site, seen, given, "the call then depends on the order of the parameters")
+                fix=make_positional_fix(site, seen, given, "the call then depends on the order of the parameters")
                 if here and nothing is False
                 else None,
                 certainty=Certainty.PROVEN if nothing is False else Certainty.POSSIBLE,

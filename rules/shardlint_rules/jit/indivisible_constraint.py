@@ -14,9 +14,15 @@ from shardlint.model.shapes import shape_of
 from shardlint.model.values import Environment, Function, Place, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax.enclosing import caught
-from shardlint_rules.jit._divided_already import KEYWORDS, SAYING, divided_already
-from shardlint_rules.jit._made import Made, arrays_in_tree, close_environment, is_nested, made
+from shardlint.syntax.enclosing import is_exception_caught
+from shardlint_rules.jit._divided_already import KEYWORDS, SAYING, find_divided_sizes
+from shardlint_rules.jit._made import (
+    Made,
+    arrays_in_tree,
+    find_returned_arrays,
+    is_nested,
+    merge_environments,
+)
 
 _PUT = "jax.device_put"
 _JITS = ("jax.jit",)
@@ -75,10 +81,10 @@ class IndivisibleConstraint(Rule):
     def find_undivided(self, site: Site) -> Iterator[Finding]:
         """The first dimension of a placed array that is not divided."""
         target, array = site.argument(PLACING[site.api]), site.argument("x")
-        if target is None or array is None or caught(site.file, site.syntax):
+        if target is None or array is None or is_exception_caught(site.file, site.syntax):
             return
         found = options(site.value(target))
-        parts = site.shardings.named(found[0]) if len(found) == 1 else None
+        parts = site.shardings.mesh_and_spec(found[0]) if len(found) == 1 else None
         if parts is None and len(found) == 1 and site.api == _PUT:
             place = Place(site.file, array)
             environment = site.program.evaluator.environment(place)
@@ -100,7 +106,7 @@ class IndivisibleConstraint(Rule):
         axis, size, split, names = problem
         yield site.finding(
             target,
-            f"{self._describe_effect(site)}: {_not_divisible(axis, size, split, names)}.",
+            f"{self._describe_effect(site)}: {_explain_indivisible(axis, size, split, names)}.",
             why=f"on {site.release('jax')}, the array is `{site.shown(array)}`{self._effect_outside_trace(site)}",
             help=f"pad the dimension to a multiple of {split}, or shard another dimension",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
@@ -129,7 +135,7 @@ class IndivisibleConstraint(Rule):
         """A size that was divided by the devices, in an array that is split over them."""
         if site.assuming or site.program.project.is_test(site.file.path):
             return
-        for size, axis, division in divided_already(site):
+        for size, axis, division in find_divided_sizes(site):
             yield site.finding(
                 size,
                 f"The array is too small: `{site.text(size)}` is the size of one shard, and the spec shards it again "
@@ -151,7 +157,8 @@ class IndivisibleConstraint(Rule):
         if len(given) != 1:
             return
         every = (
-            made(site, jitted, environment, given[0]) for environment in _call_environments(site, jitted)
+            find_returned_arrays(site, jitted, environment, given[0])
+            for environment in _call_environments(site, jitted)
         )
         yield from self._report_indivisible_leaf(site, shardings, chain.from_iterable(every))
 
@@ -163,20 +170,20 @@ class IndivisibleConstraint(Rule):
         yield from islice((one for one in problems if one is not None), 1)
 
     def _report_indivisible_part(self, site: Site, shardings: ast.expr, one: Made) -> Finding | None:
-        parts = site.shardings.named(one.sharding)
+        parts = site.shardings.mesh_and_spec(one.sharding)
         if parts is None or parts[0] is None or not (sizes := _list_sizes(parts[0])):
             return None
-        shape = one.shape(site)
+        shape = one.array_shape(site)
         problem = _first_undivided_dimension(parts[1], sizes, shape) if shape is not None else None
         if problem is None or shape is None:
             return None
         axis, size, split, names = problem
-        text = " ".join(one.place.text().split())
+        text = " ".join(one.place.source_text().split())
         stacked = axis < len(one.stacked) and len(parts[1].entries) <= len(shape) - len(one.stacked)
         return site.finding(
             shardings,
             f"{'This' if site.api == _PUT else 'The call'} raises ValueError: "
-            f"{_not_divisible(axis, size, split, names)}.",
+            f"{_explain_indivisible(axis, size, split, names)}.",
             why=f"vmap adds this dimension in front of `{text}`" if stacked else f"the array is `{text}`",
             help="write None as the first entry of the spec: the result of `vmap` has a new first dimension"
             if stacked
@@ -191,7 +198,7 @@ class IndivisibleConstraint(Rule):
 
     def _effect_outside_trace(self, site: Site) -> str:
         """The effect where the code is not traced, if it may run there too."""
-        sure = site.api == _PUT or site.region.proven or site.region.traced == "never"
+        sure = site.api == _PUT or site.region.is_proven or site.region.traced == "never"
         return "" if sure else "; outside jit this raises ValueError"
 
 
@@ -208,7 +215,7 @@ def _report_size(site: Site, suffix: str, count: str, raises: bool) -> Finding:
     )
 
 
-def _not_divisible(axis: int, size: int, split: int, names: str) -> str:
+def _explain_indivisible(axis: int, size: int, split: int, names: str) -> str:
     return f"dimension {axis} has size {size}, not divisible by {split} ({names})"
 
 
@@ -221,8 +228,8 @@ def _call_environments(site: Site, jitted: Function) -> Iterator[Environment | N
         for end in site.program.flow.calls(Place(site.file, site.call), every=True).found[:_CALLS]:
             if end.kind == "called" and isinstance(end.place.node, ast.Call):
                 called = True
-                given = evaluator.arguments(end.place, evaluator.environment(end.place))
-                yield close_environment(evaluator.parameters(jitted, given), around)
+                given = evaluator.read_arguments(end.place, evaluator.environment(end.place))
+                yield merge_environments(evaluator.bind_parameters(jitted, given), around)
     if not called:
         yield around
 

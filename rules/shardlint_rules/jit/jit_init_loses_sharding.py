@@ -18,10 +18,10 @@ from shardlint.rules_api.rule import (
     detector,
 )
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.fresh import BESIDE, makes_fresh
-from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later
-from shardlint_rules.jit.reads import calls_of
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.jit.fresh import BESIDE, describe_fresh_result
+from shardlint_rules.jit.placed import PLACED_WORDS, is_inside_placing_call, is_placed_later
+from shardlint_rules.jit.reads import calls_of_made_function
 from shardlint_rules.mesh.axis_types import makes_explicit_meshes
 
 _JITS = ("jax.jit", "equinox.filter_jit")
@@ -99,7 +99,7 @@ class JitInitLosesSharding(Rule):
         """A jit whose result is fresh, called with what is sharded."""
         if not site.call.args or site.arguments.open_keywords or any(map(site.keyword, _PLACING)):
             return None
-        return self._compare_calls(site, site.call.args[0], list(calls_of(site.file, site.call)))
+        return self._compare_calls(site, site.call.args[0], list(calls_of_made_function(site.file, site.call)))
 
     @detector("violation", of="made.whole", finds="used-with-sharded")
     def report_whole(self, site: Site) -> Finding:
@@ -115,13 +115,13 @@ class JitInitLosesSharding(Rule):
     def _compare_calls(
         self, site: Site, function: ast.expr | ast.FunctionDef, calls: list[ast.Call]
     ) -> Finding | None:
-        fresh = makes_fresh(site, function)
+        fresh = describe_fresh_result(site, function)
         if fresh is None:
             return None
         calls = [call for call in calls if not _is_placed(site, call)]
-        known, form = [call for call in calls if _given_sharded(site, call, auto=True)], ""
+        known, form = [call for call in calls if _is_argument_sharded(site, call, auto=True)], ""
         if not known and not makes_explicit_meshes(site):
-            known = [call for call in calls if _given_sharded(site, call, auto=False)]
+            known = [call for call in calls if _is_argument_sharded(site, call, auto=False)]
             form = "mesh-parameter"
         if not known:
             return None
@@ -173,7 +173,7 @@ class JitInitLosesSharding(Rule):
             f"write: {text}({', '.join(site.text(part) for part in call.args)})",
             [site.replace(site.call, text)],
             "the arrays are created one by one, and small counters stay on one device",
-            drops=[part.id for part in walk(site.call.func) if isinstance(part, ast.Name)],
+            drops=[part.id for part in walk_nodes(site.call.func) if isinstance(part, ast.Name)],
         )
 
 
@@ -182,10 +182,10 @@ def _explain_apart(site: Site) -> str:
 
 
 def _is_placed(site: Site, call: ast.Call) -> bool:
-    return placed_around(site, call) or placed_later(site, call)
+    return is_inside_placing_call(site, call) or is_placed_later(site, call)
 
 
-def _given_sharded(site: Site, call: ast.Call, auto: bool) -> bool:
+def _is_argument_sharded(site: Site, call: ast.Call, auto: bool) -> bool:
     """True if the argument is sharded; with `auto`, surely over Auto axes."""
     return len(call.args) >= 1 and site.shardings.spread(
         site.program.followed(site.value(call.args[0])), auto=auto

@@ -6,21 +6,21 @@ import ast
 
 from shardlint.facts.repeated import (
     Loop,
-    bound_in,
     called_in_a_loop,
-    first_time,
+    is_first_time_test,
+    is_meant_to_run_once,
     is_test,
     loop_around,
-    meant_once,
+    names_bound_in,
     once_only,
 )
 from shardlint.model.values import Api, Function, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector, on_lines
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, Scope
-from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.reads import name_of, reads_of_binding
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.jit.reads import reads_of_binding, sole_name_of
 
 _JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
 _OTHERS = ("equinox.filter_jit", "flax.nnx.jit")
@@ -38,13 +38,13 @@ _TRANSFORMS = (
     "jax.checkpoint",
 )
 # Names of functions that run once: there one more compilation does not matter.
-_ONCE = regex(
+_ONCE = compile_lazily(
     r"(?i)(?:^|_)(?:init\w*|set_?up|main|test|build|create|make|load|restore|save|run|train|fit|bench\w*|example|demo|"
     r"compile|warm_?up|reset|prepare|start|construct|convert|export|experiment|launch|from|initial\w*|parse|profile|plot|"
     r"check|verify|validate)(?:_|$)|^Make"
 )
 # Names of functions that run at each step.
-_STEPS = regex(
+_STEPS = compile_lazily(
     r"^_*(?:(?:(?:train|eval|update|optimi[sz]er|one)_)?(?:step|update)(?:_(?:params|state|weights|model))?"
     r"|act|(?:get|select|sample|choose)_actions?|(?:train|test|eval|predict|update)_on_batch)$"
 )
@@ -89,17 +89,17 @@ class JitMadeEachCall(Rule):
     @detector("call", "partial", "name")
     def report_jit(self, site: Site) -> Finding | None:
         """A jitted function that is created and called repeatedly."""
-        scope = site.scope.function()
+        scope = site.scope.enclosing_function()
         created, wrapped = _find_created(site)
         if created is None or wrapped is None or is_test(site.file, site.syntax):
             return None
-        wrapped = _bound_here(site, wrapped)
-        what = _new_object(site, wrapped)
-        if not what or not _called_here(site, created) or _may_be_traced(site):
+        wrapped = _resolve_local_name(site, wrapped)
+        what = _describe_new_function(site, wrapped)
+        if not what or not _is_only_called_here(site, created) or _may_be_traced(site):
             return None
         loop = loop_around(site.file, created)
-        if loop is not None and not _defined_outside(site, wrapped, loop):
-            stays = meant_once(site.file, created, loop)
+        if loop is not None and not _is_defined_outside_loop(site, wrapped, loop):
+            stays = is_meant_to_run_once(site.file, created, loop)
             if stays or (
                 not once_only(site.file, created, loop) and not _reads_from_loop(site, created, wrapped, loop)
             ):
@@ -116,7 +116,7 @@ class JitMadeEachCall(Rule):
             form, why = "closure" if closes else "in-a-loop", looped
         elif step:
             form, why = "each-step", looped or f"the name `{scope.name}` suggests that it runs at each step"
-        elif _called_often(site, created) and not _closes_over(site, wrapped, wrapped):
+        elif _may_be_called_often(site, created) and not _closes_over(site, wrapped, wrapped):
             form, why = "each-call", f"`{scope.name}` may run more than once"
         else:
             return None
@@ -144,9 +144,9 @@ def _find_created(site: Site) -> tuple[ast.AST | None, ast.AST | None]:
     return None, None
 
 
-def _bound_here(site: Site, node: ast.AST) -> ast.AST:
+def _resolve_local_name(site: Site, node: ast.AST) -> ast.AST:
     """The lambda, partial or transform that a local name is bound to; else the node."""
-    here = site.scope.function()
+    here = site.scope.enclosing_function()
     if not isinstance(node, ast.Name) or here is None:
         return node
     bindings = site.file.bindings(here, node.id)
@@ -157,19 +157,19 @@ def _bound_here(site: Site, node: ast.AST) -> ast.AST:
     return value if isinstance(value, ast.Lambda | ast.Call) else node
 
 
-def _new_object(site: Site, node: ast.AST) -> str:
+def _describe_new_function(site: Site, node: ast.AST) -> str:
     """The jitted function in words, if it is a new object at each execution; else ""."""
     if node is site.decorated:
-        return f"`{site.decorated.name}`" if site.decorated is not None and site.scope.function() else ""
+        return f"`{site.decorated.name}`" if site.decorated is not None and site.scope.enclosing_function() else ""
     if isinstance(node, ast.Lambda):
         return "the lambda"
     values = options(site.value(node))
     if isinstance(node, ast.Name):
-        here = site.scope.function()
+        here = site.scope.enclosing_function()
         nested = [
             one
             for one in values
-            if isinstance(one, Function) and site.file.home(one.place.node).function() is here
+            if isinstance(one, Function) and site.file.evaluation_scope(one.place.node).enclosing_function() is here
         ]
         return f"`{node.id}`" if here is not None and nested and len(nested) == len(values) else ""
     jax = site.api in _JAX
@@ -179,11 +179,11 @@ def _new_object(site: Site, node: ast.AST) -> str:
         return f"`{site.text(node.func)}(...)`" if names and names <= set(kinds) else ""
     if isinstance(node, ast.Attribute) and jax:
         bound = all(isinstance(one, Function) and one.bound for one in values)
-        return f"the bound method `{site.text(node)}`" if bound and _of_an_instance(node) else ""
+        return f"the bound method `{site.text(node)}`" if bound and _is_instance_attribute(node) else ""
     return ""
 
 
-def _defined_outside(site: Site, node: ast.AST, loop: Loop) -> bool:
+def _is_defined_outside_loop(site: Site, node: ast.AST, loop: Loop) -> bool:
     """True for a function defined outside the loop: it is the same object in each iteration."""
     if not isinstance(node, ast.Name):
         return False
@@ -191,16 +191,16 @@ def _defined_outside(site: Site, node: ast.AST, loop: Loop) -> bool:
     return bool(values) and not any(loop in site.file.ancestors(one.place.node) for one in values)
 
 
-def _of_an_instance(node: ast.Attribute) -> bool:
+def _is_instance_attribute(node: ast.Attribute) -> bool:
     return (
         isinstance(node.value, ast.Name | ast.Attribute) and not getattr(node.value, "id", "x")[0].isupper()
     )
 
 
-def _called_here(site: Site, created: ast.AST) -> bool:
+def _is_only_called_here(site: Site, created: ast.AST) -> bool:
     """True if the jitted function is called in the function that creates it, and used for nothing else."""
     if isinstance(created, ast.FunctionDef | ast.AsyncFunctionDef):
-        home = site.file.home(created)
+        home = site.file.evaluation_scope(created)
         uses = [
             node
             for node in site.file.mentions_in(home, created.name)
@@ -210,10 +210,10 @@ def _called_here(site: Site, created: ast.AST) -> bool:
     parent = site.file.parent(created)
     if isinstance(parent, ast.Call) and parent.func is created:
         return True
-    target = name_of(site.file, created)
-    if target is None or site.file.home(target).kind != "function":
+    target = sole_name_of(site.file, created)
+    if target is None or site.file.evaluation_scope(target).kind != "function":
         return False
-    uses, home = list(reads_of_binding(site.file, target, only=False)), site.file.home(target)
+    uses, home = list(reads_of_binding(site.file, target, only=False)), site.file.evaluation_scope(target)
     return bool(uses) and all(_is_called(site.file, use, home) for use in uses)
 
 
@@ -221,11 +221,13 @@ def _is_called(file: FileFacts, use: ast.AST, home: Scope) -> bool:
     """True if a name is called in the scope itself, not in a nested function."""
     parent = file.parent(use)
     return (
-        isinstance(parent, ast.Call) and parent.func is use and file.home(use).function() is home.function()
+        isinstance(parent, ast.Call)
+        and parent.func is use
+        and file.evaluation_scope(use).enclosing_function() is home.enclosing_function()
     )
 
 
-def _called_often(site: Site, created: ast.AST) -> bool:
+def _may_be_called_often(site: Site, created: ast.AST) -> bool:
     """True for a jit that is called at once, with arguments, in a function that may run often."""
     call = site.file.parent(created)
     if not isinstance(call, ast.Call) or call.func is not created or not (call.args or call.keywords):
@@ -235,16 +237,16 @@ def _called_often(site: Site, created: ast.AST) -> bool:
     around = _functions_around(site, created)
     if not around or _is_cached(site, created) or any(_ONCE.search(one.name) for one in around):
         return False
-    return not _called_once(site, around[0])
+    return not _is_called_once(site, around[0])
 
 
-def _called_once(site: Site, function: ast.AST) -> bool:
+def _is_called_once(site: Site, function: ast.AST) -> bool:
     """True if the only call is at module level, or in a function that runs once by its name."""
     ends = site.program.flow.ends(site.file, function).found
     calls = [end for end in ends if end.kind == "called" and not end.wrappers]
     if len(ends) != 1 or len(calls) != 1 or loop_around(calls[0].place.file, calls[0].place.node) is not None:
         return False
-    around = calls[0].place.file.home(calls[0].place.node).function()
+    around = calls[0].place.file.evaluation_scope(calls[0].place.node).enclosing_function()
     return around is None or (around.node is not function and _ONCE.search(around.name) is not None)
 
 
@@ -264,7 +266,7 @@ def _is_cached(site: Site, created: ast.AST) -> bool:
     cached = any(
         "cache" in site.text(each) for one in _functions_around(site, created) for each in one.decorator_list
     )
-    return cached or any(isinstance(one, ast.If) and first_time(one) for one in site.file.ancestors(created))
+    return cached or any(isinstance(one, ast.If) and is_first_time_test(one) for one in site.file.ancestors(created))
 
 
 def _may_be_traced(site: Site) -> bool:
@@ -273,7 +275,7 @@ def _may_be_traced(site: Site) -> bool:
 
 def _free_names(node: ast.AST) -> set[str]:
     """The names an expression or function reads that it does not bind itself."""
-    inside = list(walk(node))
+    inside = list(walk_nodes(node))
     own = {one.arg for one in inside if isinstance(one, ast.arg)}
     own |= {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
     return {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)} - own
@@ -293,12 +295,12 @@ def _read_by(site: Site, created: ast.AST, wrapped: ast.AST) -> set[str]:
 
 def _reads_from_loop(site: Site, created: ast.AST, wrapped: ast.AST, loop: Loop) -> bool:
     """True if the function reads a name that the loop binds."""
-    return bool(_read_by(site, created, wrapped) & bound_in(loop, created))
+    return bool(_read_by(site, created, wrapped) & names_bound_in(loop, created))
 
 
 def _closes_over(site: Site, created: ast.AST, wrapped: ast.AST) -> bool:
     """True if the function reads a local name of the enclosing function."""
-    scope = site.scope.function()
+    scope = site.scope.enclosing_function()
     if scope is None:
         return False
     own = {name for name in _read_by(site, created, wrapped) if site.file.bindings(scope, name)}

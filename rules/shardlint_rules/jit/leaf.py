@@ -14,7 +14,7 @@ from shardlint.syntax import last_name
 _MAPPING = ("map", "tree_map", "map_with_path", "tree_map_with_path")
 
 
-def leaves_of(site: Site, node: ast.expr) -> Iterator[tuple[Place, ast.Call]]:
+def trees_mapped_over(site: Site, node: ast.expr) -> Iterator[tuple[Place, ast.Call]]:
     """The trees of which a name is a leaf, each with the `tree.map` that goes over it."""
     if not isinstance(node, ast.Name):
         return
@@ -32,7 +32,7 @@ def _find_uses(site: Site, function: ast.Lambda | ast.FunctionDef) -> Iterator[P
     if isinstance(function, ast.Lambda):
         yield Place(site.file, function)
         return
-    for use in site.file.mentions(function.name):
+    for use in site.file.find_mentions(function.name):
         if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
             found = options(site.value(use))
             if any(isinstance(one, Function) and one.place.node is function for one in found):
@@ -61,11 +61,11 @@ def array_values(site: Site, node: ast.expr) -> Iterator[Value]:
     """Yield the values of an array: the expression itself, with the values from callers, or the tree of which it is a
     leaf.
     """
-    trees = [place for place, _ in leaves_of(site, node)]
+    trees = [place for place, _ in trees_mapped_over(site, node)]
     for place in trees or [Place(site.file, node)]:
         yield from value_origins(site.program, place)
 
 
-def seems_spread(site: Site, value: Value) -> bool:
+def may_be_sharded_array(site: Site, value: Value) -> bool:
     """Return whether an array, whatever made it, is placed by a sharding that may shard it."""
-    return all(site.shardings.seems_spread(one) for one in options(value))
+    return all(site.shardings.may_be_spread(one) for one in options(value))

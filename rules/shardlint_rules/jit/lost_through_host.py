@@ -20,9 +20,9 @@ from shardlint.model.values import (
 )
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
-from shardlint_rules.jit.leaf import array_values, leaves_of, seems_spread
-from shardlint_rules.jit.placed import placed_around, placed_by_callers, placed_later
+from shardlint.source.patterns import compile_lazily
+from shardlint_rules.jit.leaf import array_values, may_be_sharded_array, trees_mapped_over
+from shardlint_rules.jit.placed import is_inside_placing_call, is_placed_later, placed_by_callers
 
 _BACK = ("jax.numpy.asarray", "jax.numpy.array", "jax.device_put")
 _WHERE = ("device", "sharding", "out_sharding")
@@ -51,7 +51,7 @@ _SAME = (
     "ascontiguousarray",
 )
 # Names of functions that are meant to gather.
-_GATHERS = regex(r"(?i)gather|unshard|to_host|(?:from|on|to)_one|single_device|replicate|collect")
+_GATHERS = compile_lazily(r"(?i)gather|unshard|to_host|(?:from|on|to)_one|single_device|replicate|collect")
 _DEPTH = 4
 
 
@@ -116,14 +116,14 @@ def _make_finding(site: Site, copy: ast.expr) -> Finding | None:
     """The finding of a copy of a sharded array that is not placed again."""
     if any(_GATHERS.search(getattr(one, "name", None) or "") for one in site.file.ancestors(site.call)):
         return None
-    if not any(seems_spread(site, one) for one in list(_find_copied(site, copy))):
+    if not any(may_be_sharded_array(site, one) for one in list(_find_copied(site, copy))):
         return None
-    outer = next((call for _, call in leaves_of(site, _find_root(site.call.args[0]))), site.call)
-    if any(placed_around(site, one) or placed_later(site, one) for one in (site.call, outer)):
+    outer = next((call for _, call in trees_mapped_over(site, _find_root(site.call.args[0]))), site.call)
+    if any(is_inside_placing_call(site, one) or is_placed_later(site, one) for one in (site.call, outer)):
         return None
     if placed_by_callers(site):
         return None
-    replicated = site.api != "jax.device_put" and site.anywhere("set_mesh")
+    replicated = site.api != "jax.device_put" and site.is_named_anywhere("set_mesh")
     where = "one device (replicated under `jax.set_mesh`)" if replicated else "one device"
     return site.finding(
         site.call,
@@ -168,11 +168,11 @@ def _find_copied(site: Site, node: ast.expr, depth: int = 0) -> Iterator[Value]:
                 return
     if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
         return
-    for place in [place for place, _ in leaves_of(site, node)] or [Place(site.file, node)]:
-        yield from _of_value(site, site.program.value(place.file, place.node), depth)
+    for place in [place for place, _ in trees_mapped_over(site, node)] or [Place(site.file, node)]:
+        yield from _arrays_copied_to_host(site, site.program.value(place.file, place.node), depth)
 
 
-def _of_value(site: Site, value: Value, depth: int) -> Iterator[Value]:
+def _arrays_copied_to_host(site: Site, value: Value, depth: int) -> Iterator[Value]:
     """The arrays that a stored value is a copy of, if it is a copy or None on every path."""
     values: list[Value] = []
     for one in options(value):
@@ -187,7 +187,7 @@ def _of_value(site: Site, value: Value, depth: int) -> Iterator[Value]:
 
 def _find_originals(site: Site, value: Value, depth: int) -> Iterator[Value]:
     if isinstance(value, Leaves):
-        yield from _of_value(site, value.of, depth + 1)
+        yield from _arrays_copied_to_host(site, value.of, depth + 1)
     if not isinstance(value, CallResult) or value.call is None or not value.call.positional:
         return
     if value.api in _HOST:

@@ -6,16 +6,16 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import jitted_value
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
-_CONTEXT_READERS = regex(
+_CONTEXT_READERS = compile_lazily(
     r"sharding|constraint|partition|shard_map|pmap|mesh|reshard|flax|haliax|equinox|jit$|device_put"
 )
 _RULES = ("axis_rules", "axis_mapping")
@@ -60,18 +60,18 @@ class LoweredOutsideContext(Rule):
             return None
         if not (site.call.args or site.call.keywords):
             return None
-        scope = site.scope.function() or site.scope
+        scope = site.scope.enclosing_function() or site.scope
         written = site.text(func.value)
-        calls = [call for call in site.file.walked(scope).calls if site.file.text(call.func) == written]
+        calls = [call for call in site.file.walk_scope(scope).calls if site.file.source_text(call.func) == written]
         if (
             not calls
-            or _entered_context(site, site.file, site.call) is not None
+            or _nearest_entered_context(site, site.file, site.call) is not None
             or "set_mesh(" in _text_without_contexts(site)
         ):
             return None
         if not all(_is_same_function(site, call, func.value) for call in calls):
             return None
-        around = [_entered_context(site, site.file, call) for call in calls]
+        around = [_nearest_entered_context(site, site.file, call) for call in calls]
         first = around[0]
         if first is None or any(one is None for one in around) or _needs_no_context(site, func.value):
             return None
@@ -91,13 +91,13 @@ def _needs_no_context(site: Site, node: ast.expr) -> bool:
     if wrapped is None or not isinstance(inner, Function):
         return False
     for name in ("in_shardings", "out_shardings"):
-        place = wrapped.setting(name)
+        place = wrapped.setting_expression(name)
         if place is not None and not all(
             site.sharding_parts(one) is not None for one in options(site.program.evaluator.value(place))
         ):
             return False
     file = inner.place.file
-    calls = [one for one in walk(inner.node) if isinstance(one, ast.Call)]
+    calls = [one for one in walk_nodes(inner.node) if isinstance(one, ast.Call)]
     values = [one for call in calls for one in options(site.program.value(file, call.func))]
     return all(isinstance(one, Api) and not _CONTEXT_READERS.search(one.name) for one in values)
 
@@ -106,12 +106,12 @@ def _is_same_function(site: Site, call: ast.Call, value: ast.expr) -> bool:
     """True if the called name has the definitions of the lowered one."""
     if not isinstance(call.func, ast.Name) or not isinstance(value, ast.Name):
         return True
-    first, _ = lookup(site.file, call.func, value.id)
-    second, _ = lookup(site.file, value, value.id)
+    first, _ = lookup_bindings(site.file, call.func, value.id)
+    second, _ = lookup_bindings(site.file, value, value.id)
     return [one.node for one in first] == [one.node for one in second]
 
 
-def _entered_context(site: Site, file: FileFacts, node: ast.AST) -> str | None:
+def _nearest_entered_context(site: Site, file: FileFacts, node: ast.AST) -> str | None:
     """The mesh or rules of the nearest `with` around a node, in its function."""
     inner = node
     for outer in file.ancestors(node):
@@ -119,7 +119,7 @@ def _entered_context(site: Site, file: FileFacts, node: ast.AST) -> str | None:
             for item in outer.items:
                 if _is_mesh_context(site, file, item.context_expr):
                     return "with " + ", ".join(
-                        " ".join(file.text(one.context_expr).split()) for one in outer.items
+                        " ".join(file.source_text(one.context_expr).split()) for one in outer.items
                     )
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return None
@@ -128,10 +128,10 @@ def _entered_context(site: Site, file: FileFacts, node: ast.AST) -> str | None:
 
 
 def _is_mesh_context(site: Site, file: FileFacts, node: ast.expr) -> bool:
-    text = file.text(node.func if isinstance(node, ast.Call) else node)
+    text = file.source_text(node.func if isinstance(node, ast.Call) else node)
     if any(word in text for word in _RULES):
         return True
-    context = site.program.contexts.manager(Place(file, node))
+    context = site.program.contexts.context_of_manager(Place(file, node))
     return context is not None and (context.kind != "unknown" or "mesh" in text.lower())
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.meshes import leaves
+from shardlint.model.mesh.meshes import literal_leaves
 from shardlint.model.signatures import JITS
 from shardlint.model.values import CallArguments, CallResult, Items, Transformed, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule, detector
@@ -83,14 +83,14 @@ def _has_no_in_shardings(site: Site) -> bool:
     return bool(functions) and all(
         isinstance(one, Transformed)
         and one.api.name in JITS
-        and (one.call is None or not (one.call.may_have("in_shardings", ()) or one.call.open_keywords))
+        and (one.call is None or not (one.call.may_have_argument("in_shardings", ()) or one.call.open_keywords))
         for one in functions
     )
 
 
 def _array_structs(site: Site, node: ast.expr) -> list[CallArguments]:
     """The `ShapeDtypeStruct` calls that are the leaves of an argument; empty if it has other leaves."""
-    parts = leaves(site.program.evaluator.trees.expanded(site.value(node)))
+    parts = literal_leaves(site.program.evaluator.trees.expand_tree_map(site.value(node)))
     structs = [one.call for one in parts if isinstance(one, CallResult) and one.api == _STRUCT]
     calls = [one for one in structs if one is not None]
     return calls if len(calls) == len(parts) else []
@@ -102,6 +102,6 @@ def _has_sharding(struct: CallArguments) -> bool:
 
 
 def _is_scalar(site: Site, struct: CallArguments) -> bool:
-    shape = struct.get("shape", _SIGNATURE)
+    shape = struct.argument_for("shape", _SIGNATURE)
     value = site.program.evaluator.value(shape, struct.environment) if shape is not None else None
     return isinstance(value, Items) and not value.items and not value.open

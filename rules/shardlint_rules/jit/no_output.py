@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.lifetime.donation import PMAP
-from shardlint.model.lifetime.returned import only_run
-from shardlint.model.reach import lookup
+from shardlint.model.lifetime.returned import is_only_called
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import Jitted
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint_rules.jit.results import returned_by
+from shardlint_rules.jit.results import returned_expressions
 
 _REDUCING = frozenset("sum mean min max prod any all argmax argmin std var item".split())
 # With one argument these give a scalar, whatever it is.
@@ -34,34 +34,34 @@ def unwrap_function(value: Value) -> Value:
     return value
 
 
-def why_none(site: Site, function: Jitted, name: str) -> str | None:
+def reason_no_output_fits(site: Site, function: Jitted, name: str) -> str | None:
     """Why no result can take an argument's buffer; None where one may."""
     inner = inner_function(function)
     if inner is None or name in ("self", "cls"):
         return None
     file, node = inner.place.file, inner.node
-    results = returned_by(file, node)
+    results = returned_expressions(file, node)
     if not results:
         return None
-    update = site.program.lifetimes.donations.updates.of(inner, name)
+    update = site.program.lifetimes.donations.updates.find_update(inner, name)
     if update is not None and not update.used:
         if function.api == PMAP:
             return None
-        if function.setting("keep_unused") is not None or function.settings.open_keywords:
+        if function.setting_expression("keep_unused") is not None or function.settings.open_keywords:
             return None  # it is handed over all the same, and an output may take it
         return "the function does not use it"
-    if all(_another_shape(site, file, name, result, 0) for result in results):
+    if all(_has_other_shape(site, file, name, result, 0) for result in results):
         return "no result has the shape and dtype of this argument"
-    if only_run(site.program.evaluator, inner, name):
+    if is_only_called(site.program.evaluator, inner, name):
         return "a model takes it, and the function returns only results of the model"
     return None
 
 
-def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth: int) -> bool:
+def _has_other_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth: int) -> bool:
     """Return whether a result surely has another shape or type than the parameter."""
 
     def changes_shape(part: ast.expr) -> bool:
-        return _another_shape(site, file, name, part, depth + 1)
+        return _has_other_shape(site, file, name, part, depth + 1)
 
     match node:
         case ast.Constant() | ast.Compare():
@@ -83,7 +83,7 @@ def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth
         case ast.Call():
             return _reduces_rank(site, file, name, node) or _reduces_leaves(site, file, node, depth)
         case ast.Name() if depth < _DEPTH:
-            bindings, _ = lookup(file, node, node.id)
+            bindings, _ = lookup_bindings(file, node, node.id)
             only = bindings[0] if len(bindings) == 1 and bindings[0].kind == "assign" else None
             value = only.value if only is not None else None
             # A list or dict may be filled later.
@@ -127,7 +127,7 @@ def _reduces_leaves(site: Site, file: FileFacts, call: ast.Call, depth: int) -> 
     function = call.args[0]
     if not isinstance(function, ast.Lambda) or not function.args.args:
         return False
-    return _another_shape(site, file, function.args.args[0].arg, function.body, depth + 1)
+    return _has_other_shape(site, file, function.args.args[0].arg, function.body, depth + 1)
 
 
 def _reduces_rank(site: Site, file: FileFacts, name: str, call: ast.Call) -> bool:

@@ -9,11 +9,11 @@ from typing import ClassVar
 from shardlint.model.signatures import JITS
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
 
-_GATHERS = regex(r"(?i)(?:^|_)(?:gather|all_?gather|unshard|replicated?|fully_replicated?)(?:ed)?(?:_|$)")
-_SPLITS = regex(r"(?i)(?:^|_)(?:scatter|shard(?:ed)?|and|or|not)(?:_|$)")
+_GATHERS = compile_lazily(r"(?i)(?:^|_)(?:gather|all_?gather|unshard|replicated?|fully_replicated?)(?:ed)?(?:_|$)")
+_SPLITS = compile_lazily(r"(?i)(?:^|_)(?:scatter|shard(?:ed)?|and|or|not)(?:_|$)")
 
 
 class NoneIsNotReplicated(Rule):

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.shardings import PLACING
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.optimizers import init_of
-from shardlint_rules.jit.reads import name_of, reads_of_binding
+from shardlint_rules.jit.optimizers import is_init_of_large_state
+from shardlint_rules.jit.reads import reads_of_binding, sole_name_of
 
 
 class OptimizerBeforeSharding(Rule):
@@ -56,8 +56,8 @@ class OptimizerBeforeSharding(Rule):
         if target is None or not site.shardings.shards(site.value(target)):
             return
         for call in _earlier_optimizer_inits(site, name):
-            state = name_of(site.file, call)
-            if state is None or not _left_alone(site, state, name):
+            state = sole_name_of(site.file, call)
+            if state is None or not _is_state_left_alone(site, state, name):
                 continue
             yield site.finding(
                 call,
@@ -83,8 +83,8 @@ def _rebound_name(site: Site) -> str | None:
 
 def _earlier_optimizer_inits(site: Site, name: str) -> Iterator[ast.Call]:
     """Calls of an optimizer's `init`, earlier in this scope, on what the placement is given under this name."""
-    placed = {id(binding.node) for binding in lookup(site.file, site.call.args[0], name)[0]}
-    for mention in site.file.mentions("init"):
+    placed = {id(binding.node) for binding in lookup_bindings(site.file, site.call.args[0], name)[0]}
+    for mention in site.file.find_mentions("init"):
         call = site.file.parent(mention)
         if (
             not isinstance(mention, ast.Attribute)
@@ -92,17 +92,17 @@ def _earlier_optimizer_inits(site: Site, name: str) -> Iterator[ast.Call]:
             or call.func is not mention
         ):
             continue
-        if site.file.home(call) is not site.scope or len(call.args) != 1 or call.lineno >= site.call.lineno:
+        if site.file.evaluation_scope(call) is not site.scope or len(call.args) != 1 or call.lineno >= site.call.lineno:
             continue
-        argument = _as_parameters(site, call.args[0])
-        if argument is None or argument.id != name or not init_of(site, Place(site.file, mention)):
+        argument = _parameters_argument(site, call.args[0])
+        if argument is None or argument.id != name or not is_init_of_large_state(site, Place(site.file, mention)):
             continue
-        same = {id(binding.node) for binding in lookup(site.file, argument, name)[0]} == placed
+        same = {id(binding.node) for binding in lookup_bindings(site.file, argument, name)[0]} == placed
         if same and not site.shardings.spread(site.value(argument)):
             yield call
 
 
-def _as_parameters(site: Site, node: ast.expr) -> ast.Name | None:
+def _parameters_argument(site: Site, node: ast.expr) -> ast.Name | None:
     """`params`, or `eqx.filter(params, eqx.is_array)`."""
     if (
         isinstance(node, ast.Call)
@@ -113,10 +113,10 @@ def _as_parameters(site: Site, node: ast.expr) -> ast.Name | None:
     return node if isinstance(node, ast.Name) else None
 
 
-def _left_alone(site: Site, state: ast.Name, name: str) -> bool:
+def _is_state_left_alone(site: Site, state: ast.Name, name: str) -> bool:
     """Return whether nothing between here and the step that takes it could place the state."""
     uses = reads_of_binding(site.file, state, only=False)
-    return all(site.file.home(use) is site.scope and _is_harmless_use(site, use, name) for use in uses)
+    return all(site.file.evaluation_scope(use) is site.scope and _is_harmless_use(site, use, name) for use in uses)
 
 
 def _is_harmless_use(site: Site, use: ast.Name, name: str) -> bool:

@@ -37,7 +37,7 @@ def _keeps_arrays(site: Site, value: Value, depth: int) -> bool | None:
     if value.api in _KEEPING:
         return True
     if value.api == "optax.sgd":
-        momentum = value.call.get("momentum", ("learning_rate", "momentum"))
+        momentum = value.call.argument_for("momentum", ("learning_rate", "momentum"))
         return None if value.call.open_keywords else momentum is not None
     if value.api in _AROUND:
         inner = [
@@ -47,7 +47,7 @@ def _keeps_arrays(site: Site, value: Value, depth: int) -> bool | None:
     return None
 
 
-def init_of(site: Site, place: Place) -> bool | None:
+def is_init_of_large_state(site: Site, place: Place) -> bool | None:
     """Return whether an expression is the `init` of an optimizer with such a state; None where it may be one."""
     node = place.node
     if not isinstance(node, ast.Attribute) or node.attr != "init":

@@ -6,10 +6,10 @@ import ast
 
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
-from shardlint.syntax.enclosing import block_of
-from shardlint.syntax.nodes import says, walk
+from shardlint.syntax.enclosing import enclosing_block
+from shardlint.syntax.nodes import mentions_name, walk_nodes
 
 # Calls that place, constrain, gather, reduce or distribute the array they get.
 _CONVERTING = (
@@ -20,7 +20,7 @@ _CONVERTING = (
     "device_put_replicated", "device_put_sharded", "filter_shard", "shard_array", "shard_batch", "shard", "auto_shard",
     "array_split", "wsc", "constrain", "constraint", "constrain_act", "put",
 )  # fmt: skip
-_CALL = regex(rf"^_?(?!shard_?map)(?:maybe_)?(?:{'|'.join(_CONVERTING)})(?:_\w+)?$")
+_CALL = compile_lazily(rf"^_?(?!shard_?map)(?:maybe_)?(?:{'|'.join(_CONVERTING)})(?:_\w+)?$")
 _LINE = rf"\w+(?:\s*:[^=\n]*)? = [\w.]*(?:{'|'.join(_CONVERTING)})\w*\("
 
 
@@ -65,7 +65,7 @@ class OverwrittenBeforePlacement(Rule):
         if not name or not isinstance(call, ast.Call) or not _CALL.match(last_name(call.func)):
             return None
         passed = [*call.args, *(one.value for one in call.keywords)]
-        if not passed or isinstance(passed[0], ast.Constant) or says(call, name):
+        if not passed or isinstance(passed[0], ast.Constant) or mentions_name(call, name):
             return None
         before = _unread_definition(site, statement, name)
         if before is None or _computes_same(before, statement):
@@ -96,14 +96,14 @@ def _computes_same(before: ast.stmt, statement: ast.Assign | ast.AnnAssign) -> b
 def _unread_definition(site: Site, statement: ast.stmt, name: str) -> ast.stmt | None:
     """The earlier statement of the same block that computes the overwritten name, if nothing reads it in between."""
     parent = site.file.parent(statement)
-    block = block_of(site.file, statement)
+    block = enclosing_block(site.file, statement)
     before: ast.stmt
     for before in reversed(block[: block.index(statement)]):
         if isinstance(before, ast.Assert):
             continue
         if _overwrites_name(before, name):
             return before
-        if isinstance(parent, ast.Module) or says(before, name):
+        if isinstance(parent, ast.Module) or mentions_name(before, name):
             return None  # functions that are called in between may read a global name
     return None
 
@@ -112,11 +112,11 @@ def _overwrites_name(statement: ast.stmt, name: str) -> bool:
     """True if a statement, or each branch of it, binds a name to something computed, and does not read it."""
     if isinstance(statement, ast.If):
         branches = (statement.body, statement.orelse)
-        inside = [one for branch in branches for one in branch if says(one, name)]
+        inside = [one for branch in branches for one in branch if mentions_name(one, name)]
         ends = all(branch and _overwrites_name(branch[-1], name) for branch in branches)
-        return ends and len(inside) == len(branches) and not says(statement.test, name)
+        return ends and len(inside) == len(branches) and not mentions_name(statement.test, name)
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    if _bound_name(statement) != name or value is None or says(value, name):
+    if _bound_name(statement) != name or value is None or mentions_name(value, name):
         return False
-    computed = any(isinstance(one, ast.Call | ast.BinOp | ast.ListComp) for one in walk(value))
-    return computed and any(isinstance(one, ast.Name) for one in walk(value))
+    computed = any(isinstance(one, ast.Call | ast.BinOp | ast.ListComp) for one in walk_nodes(value))
+    return computed and any(isinstance(one, ast.Name) for one in walk_nodes(value))

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.signatures import Jitted, Parameters, argnum_positions, names
+from shardlint.model.signatures import Jitted, Parameters, argnum_positions, setting_names
 from shardlint.model.values import Function
 from shardlint_rules.jit.sharded import describe_function
 
 
 def given_entries(function: Jitted, setting: str, evaluator: Evaluator) -> list[int | str]:
     """The positions or names that a setting (`donate_argnums`, `static_argnames`) gives; none where it is not told."""
-    place = function.setting(setting)
+    place = function.setting_expression(setting)
     if setting.endswith("argnums"):
         return list(argnum_positions(place, function.settings, evaluator) or ())
-    return list(names(place, function.settings, evaluator) or ())
+    return list(setting_names(place, function.settings, evaluator) or ())
 
 
 def explain_lost_entries(
@@ -41,5 +41,5 @@ def explain_lost_entries(
 
 def _has_parameter(parameters: Parameters, one: int | str) -> bool:
     if isinstance(one, int):
-        return parameters.star or parameters.index(one) is not None
+        return parameters.star or parameters.nonnegative_position(one) is not None
     return parameters.double_star or one in parameters.positional or one in parameters.keyword_only

@@ -9,11 +9,11 @@ from itertools import islice
 from shardlint.model.api import SIGNATURES
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.mesh.shardings import PLACING
-from shardlint.model.path_tests import MOST_TESTS, tests_to
+from shardlint.model.path_tests import MOST_TESTS, tests_on_path
 from shardlint.model.values import Api, CallArguments, CallResult, Constant, Transformed, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.jit.reads import name_of, reads_of_binding
+from shardlint_rules.jit.reads import reads_of_binding, sole_name_of
 
 # Of these one stands wherever something is placed, or a mesh is made.
 PLACED_WORDS = ("hard", "device_put", "Mesh", "mesh")
@@ -31,12 +31,12 @@ def asks_for_a_place(site: Site) -> bool:
     )
 
 
-def put_somewhere(made: CallResult, evaluator: Evaluator) -> bool:
+def is_call_placing(made: CallResult, evaluator: Evaluator) -> bool:
     """Return the same for a call that is the value of an expression, including `jax.tree.map(jax.device_put, tree)`."""
     call = made.call
     if call is None or made.api not in PLACING:
         return True
-    where = call.get(PLACING[made.api], SIGNATURES.get(made.api, ()))
+    where = call.argument_for(PLACING[made.api], SIGNATURES.get(made.api, ()))
     if where is None:
         return call.open_keywords or (call.open_positional and not _maps_one_tree(call))
     found = options(evaluator.value(where, call.environment))
@@ -70,7 +70,7 @@ def places_argument(site: Site, node: ast.AST) -> bool:
     )
 
 
-def placed_around(site: Site, node: ast.AST) -> bool:
+def is_inside_placing_call(site: Site, node: ast.AST) -> bool:
     """Return whether an expression is inside a call that places it, or that only inspects it (a test's assertion)."""
     for outer in site.file.ancestors(node):
         if isinstance(outer, ast.stmt | ast.Lambda):
@@ -84,11 +84,11 @@ def placed_around(site: Site, node: ast.AST) -> bool:
     return False
 
 
-def placed_later(site: Site, node: ast.AST) -> bool:
+def is_placed_later(site: Site, node: ast.AST) -> bool:
     """Return whether the name bound to an expression is passed to code that places it, or says by itself that it is
     placed.
     """
-    target = name_of(site.file, node)
+    target = sole_name_of(site.file, node)
     for use in reads_of_binding(site.file, target, only=False) if target is not None else ():
         for outer in site.file.ancestors(use):
             if isinstance(outer, ast.stmt):
@@ -100,9 +100,9 @@ def placed_later(site: Site, node: ast.AST) -> bool:
 
 def placed_by_callers(site: Site) -> bool:
     """Return whether a caller of the function around a place puts its result somewhere, at once or later."""
-    function = site.scope.function()
+    function = site.scope.enclosing_function()
     while function is not None and not isinstance(function.node, ast.FunctionDef):
-        function = function.parent.function() if function.parent is not None else None
+        function = function.parent.enclosing_function() if function.parent is not None else None
     if function is None or not isinstance(function.node, ast.FunctionDef):
         return False
     for end in site.program.flow.in_sight(site.file, function.node).found:
@@ -111,7 +111,7 @@ def placed_by_callers(site: Site) -> bool:
             continue
         there = copy(site)
         there.file = end.place.file
-        if placed_around(there, call) or placed_later(there, call):
+        if is_inside_placing_call(there, call) or is_placed_later(there, call):
             return True
     return False
 
@@ -139,5 +139,5 @@ def _is_inspection(site: Site, call: ast.Call) -> bool:
 
 def knows_it_is_traced(site: Site) -> bool:
     """`if isinstance(x, Tracer)` and the like, around the place or before it: the code asks whether it is traced."""
-    tests = (site.text(test) for test, _ in islice(tests_to(site.file, site.syntax), MOST_TESTS))
+    tests = (site.text(test) for test, _ in islice(tests_on_path(site.file, site.syntax), MOST_TESTS))
     return any(word in test for test in tests for word in _ASKS_TRACED)

@@ -47,9 +47,9 @@ class PmapHelperForJit(Rule):
     @detector("call", "partial", finds="no-pmap")
     def report_helper(self, site: Site) -> Finding | None:
         """A helper that adds an axis which only pmap removes."""
-        if not all(any(site.file.says(word) for word in words) for words in (_MESHES, ("jit",))):
+        if not all(any(site.file.contains_text(word) for word in words) for words in (_MESHES, ("jit",))):
             return None  # a library of helpers: its callers are unknown
-        if site.program.project.holds(site.file.path, *_ONE_DEVICE_EACH):
+        if site.program.project.is_text_in_files(site.file.path, *_ONE_DEVICE_EACH):
             return None
         name = site.short_name
         state = site.api in _REPLICATES

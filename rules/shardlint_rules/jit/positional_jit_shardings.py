@@ -79,7 +79,7 @@ def _write_fix(site: Site, extra: list[ast.expr], written: str) -> Fix | None:
         return None
     edits = []
     for name, one in zip(names, extra, strict=True):
-        start, _ = site.file.span(one)
+        start, _ = site.file.character_span(one)
         edits.append(Edit(start, start, f"{name}="))
     return site.fix(
         Safety.SAFE, f"write {written}" if len(written) < 80 else "pass the settings by keyword", edits

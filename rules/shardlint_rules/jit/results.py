@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import field
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import Definition
 from shardlint.model.values import Api, Function, Place, Transformed, options
 from shardlint.source.lazy import dataclass
@@ -59,7 +59,7 @@ class Results:
     like: Counter[str] = field(default_factory=Counter)
     arrays: int = 0
 
-    def left_over(self, donated: list[str]) -> list[str]:
+    def donations_left_over(self, donated: list[str]) -> list[str]:
         """Those of the donated parameters that can find no buffer's place, when there are more than `arrays`."""
         if any(count > 1 or name not in donated for name, count in self.like.items()):
             return []  # a tree of unknown size has room for others
@@ -67,10 +67,10 @@ class Results:
         return rest if len(rest) > self.arrays else []
 
 
-def results(evaluator: Evaluator, file: FileFacts, returned: list[ast.expr]) -> Results | None:
+def count_results(evaluator: Evaluator, file: FileFacts, returned: list[ast.expr]) -> Results | None:
     """Return the number of results that a function returns on every path; None if the text does not tell."""
     counter = _Counter(evaluator, file)
-    found = [counter.of(one) for one in returned]
+    found = [counter.count_in(one) for one in returned]
     first = found[0] if found else None
     return first if all(one == first for one in found) else None
 
@@ -81,7 +81,7 @@ class _Counter:
     file: FileFacts
     depth: int = 0
 
-    def of(self, node: ast.expr) -> Results | None:
+    def count_in(self, node: ast.expr) -> Results | None:
         self.depth += 1
         try:
             return self._count_results(node) if self.depth < _DEPTH * 4 else None
@@ -99,20 +99,20 @@ class _Counter:
             case ast.Name():
                 return self._results_of_name(node)
             case ast.IfExp():
-                one, two = self.of(node.body), self.of(node.orelse)
+                one, two = self.count_in(node.body), self.count_in(node.orelse)
                 return one if one == two else None
             case ast.Call():
                 name = self._api_name(node.func)
                 if name in _FIRST and node.args:
-                    return self.of(node.args[0])
+                    return self.count_in(node.args[0])
                 if name == "jax.tree.map" and len(node.args) > 1 and not node.keywords:
-                    return self.of(node.args[1]) if self._gives_one(node.args[0]) else None
+                    return self.count_in(node.args[1]) if self._returns_one_array(node.args[0]) else None
         return Results(arrays=1) if self._is_one_array(node) else None
 
     def _sum_results(self, nodes: list[ast.expr]) -> Results | None:
         total = Results()
         for node in nodes:
-            one = self.of(node)
+            one = self.count_in(node)
             if one is None:
                 return None
             total.like.update(one.like)
@@ -120,8 +120,8 @@ class _Counter:
         return total
 
     def _results_of_name(self, node: ast.Name) -> Results | None:
-        bindings, owner = lookup(self.file, node, node.id)
-        if owner is None or owner.function() is not self.file.home(node).function():
+        bindings, owner = lookup_bindings(self.file, node, node.id)
+        if owner is None or owner.enclosing_function() is not self.file.evaluation_scope(node).enclosing_function():
             return None
         found = [self._results_of_binding(binding) for binding in bindings]
         return found[0] if found and all(one == found[0] for one in found) else None
@@ -136,9 +136,9 @@ class _Counter:
             or isinstance(binding.value, ast.List | ast.Dict)
         ):
             return None
-        return self.of(binding.value)
+        return self.count_in(binding.value)
 
-    def _gives_one(self, function: ast.expr) -> bool:
+    def _returns_one_array(self, function: ast.expr) -> bool:
         """Return whether a function that `tree.map` applies to arrays gives one array."""
         for option in options(self.evaluator.value(Place(self.file, function))):
             while isinstance(option, Transformed) and option.api.name == "functools.partial":
@@ -163,23 +163,23 @@ class _Counter:
                 return not any(isinstance(part, ast.List | ast.Tuple) for part in (left, right))
             case ast.Call(func=ast.Attribute(attr=attr, value=value)):
                 if self._api_name(node.func) in _ARRAY:
-                    return self._whole_where(node)
+                    return self._is_condition_only_where(node)
                 if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Attribute):
                     return value.value.attr == "at" and attr in _AT
                 return attr in _METHODS and not self._api_name(node.func)
             case ast.Call():
-                return self._api_name(node.func) in _ARRAY and self._whole_where(node)
+                return self._api_name(node.func) in _ARRAY and self._is_condition_only_where(node)
         return False
 
-    def one_leaf(self, node: ast.expr, depth: int = 0) -> bool:
+    def is_single_array(self, node: ast.expr, depth: int = 0) -> bool:
         """Return whether an expression is one array, where the function's parameters are arrays themselves."""
         if isinstance(node, ast.IfExp):
-            return self.one_leaf(node.body, depth) and self.one_leaf(node.orelse, depth)
+            return self.is_single_array(node.body, depth) and self.is_single_array(node.orelse, depth)
         if isinstance(node, ast.Subscript):
-            return self.one_leaf(node.value, depth + 1)
+            return self.is_single_array(node.value, depth + 1)
         if not isinstance(node, ast.Name):
             return self._is_one_array(node, depth)
-        bindings, owner = lookup(self.file, node, node.id)
+        bindings, owner = lookup_bindings(self.file, node, node.id)
         if depth > _DEPTH or owner is None or owner.kind not in ("function", "lambda") or not bindings:
             return False
         return all(
@@ -190,10 +190,10 @@ class _Counter:
 
     def _is_one_array_binding(self, binding: Binding, node: ast.Name, depth: int) -> bool:
         return binding.kind == "augment" or (
-            binding.value is not None and self.one_leaf(binding.value, depth + 1)
+            binding.value is not None and self.is_single_array(binding.value, depth + 1)
         )
 
-    def _whole_where(self, call: ast.Call) -> bool:
+    def _is_condition_only_where(self, call: ast.Call) -> bool:
         """`jnp.where` with one argument gives a tuple."""
         return self._api_name(call.func) != "jax.numpy.where" or len(call.args) == 3
 
@@ -205,16 +205,16 @@ class _Counter:
 def _returns_one(evaluator: Evaluator, function: Function) -> bool:
     file, node = function.place.file, function.node
     counter = _Counter(evaluator, file)
-    returned = returned_by(file, node)
-    return bool(returned) and all(counter.one_leaf(one) for one in returned)
+    returned = returned_expressions(file, node)
+    return bool(returned) and all(counter.is_single_array(one) for one in returned)
 
 
-def returned_by(file: FileFacts, node: Definition) -> list[ast.expr]:
+def returned_expressions(file: FileFacts, node: Definition) -> list[ast.expr]:
     """The expressions a function returns; none where it yields, or may end without a value."""
     if isinstance(node, ast.Lambda):
-        file.walked(file.scope(node))
+        file.walk_scope(file.scope(node))
         return [node.body]
-    returns = file.walked(file.scope(node)).returns
+    returns = file.walk_scope(file.scope(node)).returns
     if any(not isinstance(one, ast.Return) for one in returns):
         return []
     return [one.value for one in returns if one.value is not None]

@@ -24,28 +24,28 @@ class SeenCall:
     arguments: CallArguments
 
     @property
-    def count(self) -> int | None:
+    def count_positional(self) -> int | None:
         """How many arguments are given by position, self included; None where a star hides it."""
         return None if self.arguments.open_positional else len(self.arguments.positional) + self.function.late
 
 
-def value_of(site: Site, function: Jitted, name: str) -> Value | None:
+def keyword_value(site: Site, function: Jitted, name: str) -> Value | None:
     """Return the argument of a keyword; None if there is none, or if it may be hidden."""
-    place = function.setting(name)
+    place = function.setting_expression(name)
     if place is None or function.settings.open_keywords:
         return None
     return site.program.evaluator.value(place, function.settings.environment)
 
 
-def tree_of(site: Site, function: Jitted, name: str) -> Value | None:
+def keyword_tree(site: Site, function: Jitted, name: str) -> Value | None:
     """The same, with what `jax.tree.map` makes of a tree seen as a tree."""
-    value = value_of(site, function, name)
-    return site.program.evaluator.trees.expanded(value) if value is not None else None
+    value = keyword_value(site, function, name)
+    return site.program.evaluator.trees.expand_tree_map(value) if value is not None else None
 
 
 def count_of(site: Site, function: Jitted, name: str) -> int | None:
     """How many entries a tuple or list of shardings has; None where it is no such thing or not told."""
-    value = tree_of(site, function, name)
+    value = keyword_tree(site, function, name)
     return len(value.items) if isinstance(value, Items) and not value.open else None
 
 
@@ -69,14 +69,14 @@ class Counts:
     most: int | None
     static: frozenset[int]
 
-    def fits(self, count: int) -> bool:
+    def is_count_accepted(self, count: int) -> bool:
         """Return whether a call with this number of entries is possible."""
         return self.least <= count and (self.most is None or count <= self.most)
 
-    def with_static(self, count: int) -> bool:
+    def is_accepted_with_static(self, count: int) -> bool:
         """Return whether the entries would fit without those at static positions."""
         counted = sum(1 for position in self.static if position < count)
-        return bool(counted) and not self.fits(count) and self.fits(count - counted)
+        return bool(counted) and not self.is_count_accepted(count) and self.is_count_accepted(count - counted)
 
 
 def counts_of_parameters(site: Site, function: Jitted) -> Counts | None:
@@ -110,15 +110,15 @@ def calls_of_wrapped(
             jitted_value(option, program.evaluator, apis)
             for option in options(program.value(file, call.func))
         ]
-        mine = [one for one in found if one is not None and _asked_by(one, site, settings)]
+        mine = [one for one in found if one is not None and _are_settings_in_call(one, site, settings)]
         if mine and len(mine) == len(found):
-            yield SeenCall(file, call, mine[0], program.evaluator.arguments(Place(file, call)))
+            yield SeenCall(file, call, mine[0], program.evaluator.read_arguments(Place(file, call)))
 
 
-def _asked_by(function: Jitted, site: Site, settings: tuple[str, ...]) -> bool:
+def _are_settings_in_call(function: Jitted, site: Site, settings: tuple[str, ...]) -> bool:
     """Return whether the settings of a function are written in the site's call."""
     for name in settings:
-        place = function.setting(name)
+        place = function.setting_expression(name)
         if place is not None and place.file is site.file:
             return site.file.parent(site.file.parent(place.node) or place.node) is site.call
     return False
@@ -130,16 +130,16 @@ def describe_function(function: Jitted) -> str:
     return f"`{node.name}`" if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else "the function"
 
 
-def several(count: int, what: str) -> str:
+def format_count(count: int, what: str) -> str:
     """ "1 entry", "2 entries"."""
     plural = what[:-1] + "ies" if what.endswith("y") else what + "s"
     return f"{count} {what if count == 1 else plural}"
 
 
-def by_position(site: Site, seen: SeenCall, given: list[ast.keyword], why: str) -> Fix | None:
+def make_positional_fix(site: Site, seen: SeenCall, given: list[ast.keyword], why: str) -> Fix | None:
     """The unsafe fix that gives keyword arguments of a call by position, where the definition tells their order."""
     parameters = seen.function.parameters
-    first = seen.count
+    first = seen.count_positional
     if parameters is None or parameters.star or first is None or seen.arguments.open_keywords:
         return None
     order = {name: index for index, name in enumerate(parameters.positional)}
@@ -150,7 +150,7 @@ def by_position(site: Site, seen: SeenCall, given: list[ast.keyword], why: str) 
     by_place = {place: site.text(one.value) for place, one in zip(places, given, strict=True)}
     edits = []
     for index, one in enumerate(given):
-        start, end = site.file.span(one)
+        start, end = site.file.character_span(one)
         edits.append(Edit(start, end, by_place[first + index]))
     arguments = [site.text(argument) for argument in seen.call.args]
     arguments += [by_place[first + index] for index in range(len(given))]

@@ -9,8 +9,8 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.fresh import SHAPED
-from shardlint_rules.jit.leaf import array_values, leaves_of, seems_spread
-from shardlint_rules.jit.placed import placed_around, placed_by_callers, placed_later
+from shardlint_rules.jit.leaf import array_values, may_be_sharded_array, trees_mapped_over
+from shardlint_rules.jit.placed import is_inside_placing_call, is_placed_later, placed_by_callers
 
 # The shape itself, not a size of it: `x.shape[0]` is in many more files.
 _WHOLE = (".shape)", ".shape,", ".shape\n")
@@ -71,14 +71,14 @@ class ShardingLostByShape(Rule):
     def _write_fix(self, site: Site, array: str) -> Fix | None:
         maker = site.short_name
         names = ("shape", "fill_value", "dtype") if maker == "full" else ("shape", "dtype")
-        dtype = site.arguments.get("dtype", names)
+        dtype = site.arguments.argument_for("dtype", names)
         parts = [array]
         if maker == "full":
-            value = site.arguments.get("fill_value", names)
+            value = site.arguments.argument_for("fill_value", names)
             if value is None or dtype is None:
                 return None  # full takes the type of its value, and full_like that of the array
-            parts.append(value.text())
-        written = " ".join(dtype.text().split()) if dtype is not None else "float"
+            parts.append(value.source_text())
+        written = " ".join(dtype.source_text().split()) if dtype is not None else "float"
         if written != f"{array}.dtype":
             parts.append(f"dtype={written}")
         function, imports = self._write_like_function(site, maker)
@@ -107,7 +107,7 @@ def _make_finding(site: Site, array: ast.expr, fix: Fix | None, why: str = "") -
 
 def _find_array(site: Site) -> ast.expr | None:
     """The array whose shape the new one gets, if the new one gets no sharding."""
-    shape = site.arguments.get("shape", ("shape",))
+    shape = site.arguments.argument_for("shape", ("shape",))
     node = shape.node if shape is not None else None
     if not isinstance(node, ast.Attribute) or node.attr != "shape":
         return None
@@ -116,7 +116,11 @@ def _find_array(site: Site) -> ast.expr | None:
 
 def _is_placed(site: Site, array: ast.expr) -> bool:
     whole = _find_mapping(site, array)
-    return placed_around(site, site.call) or placed_around(site, whole) or placed_later(site, whole)
+    return (
+        is_inside_placing_call(site, site.call)
+        or is_inside_placing_call(site, whole)
+        or is_placed_later(site, whole)
+    )
 
 
 def _is_sharded(site: Site, node: ast.expr) -> bool:
@@ -125,17 +129,17 @@ def _is_sharded(site: Site, node: ast.expr) -> bool:
         return True
     return any(
         site.shardings.spread(site.program.value(place.file, place.node))
-        for place, _ in leaves_of(site, node)
+        for place, _ in trees_mapped_over(site, node)
     )
 
 
 def _seems_sharded(site: Site, node: ast.expr) -> bool:
-    return any(seems_spread(site, value) for value in array_values(site, node))
+    return any(may_be_sharded_array(site, value) for value in array_values(site, node))
 
 
 def _find_mapping(site: Site, node: ast.expr) -> ast.AST:
     """The `tree.map` whose lambda returns the array; or the call itself."""
-    for _, call in leaves_of(site, node):
+    for _, call in trees_mapped_over(site, node):
         function = call.args[0]
         if isinstance(function, ast.Lambda) and function.body is site.call:
             return call

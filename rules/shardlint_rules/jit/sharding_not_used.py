@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.signatures import Parameters, of_definition
+from shardlint.model.signatures import Parameters, parameters_of_definition
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -20,7 +20,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.rule import Finding, Harm, Rule, Takes, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import defaults, walk
+from shardlint.syntax.nodes import parameters_with_defaults, walk_nodes
 from shardlint_rules.jit._unplaced import (
     class_with_unread_attribute,
     created_arrays,
@@ -88,9 +88,9 @@ class ShardingNotUsed(Rule):
     @detector("parameter")
     def report_call(self, site: Site) -> Finding | None:
         """A call that leaves out the parameter of the same name."""
-        parameter = _name_of(site)
+        parameter = _parameter_name(site)
         function = _find_ignoring(site)
-        for call in site.file.walked(site.file.scope(function)).calls if function is not None else ():
+        for call in site.file.walk_scope(site.file.scope(function)).calls if function is not None else ():
             callee = _callee_missing_argument(site, call, parameter)
             if function is not None and callee is not None:
                 owner = function.name
@@ -105,17 +105,17 @@ class ShardingNotUsed(Rule):
     @detector("parameter")
     def report_load(self, site: Site) -> Finding | None:
         """A call that loads the array which the function returns."""
-        function = _find_ignoring(site) if _name_of(site) in _SHARDINGS else None
+        function = _find_ignoring(site) if _parameter_name(site) in _SHARDINGS else None
         if function is None or _signature_is_fixed(site, function):
             return None
-        calls = site.file.walked(site.file.scope(function)).calls
+        calls = site.file.walk_scope(site.file.scope(function)).calls
         load = next((one for one in calls if _returns_loaded(site, one)), None)
         return _make_finding(site, load, function.name) if load is not None else None
 
     @detector("parameter", finds="created")
     def report_creation(self, site: Site) -> Finding | None:
         """An array that is created in a function with a mesh."""
-        function = _find_ignoring(site) if _name_of(site) == "mesh" else None
+        function = _find_ignoring(site) if _parameter_name(site) == "mesh" else None
         if function is None or site.program.project.is_test(site.file.path) or _signature_is_fixed(site, function):
             return None
         created = next(created_arrays(site, function), None)
@@ -126,7 +126,7 @@ class ShardingNotUsed(Rule):
     @detector("parameter", finds="unplaced")
     def report_placement(self, site: Site) -> Finding | None:
         """An array that is placed without the sharding."""
-        name, function = _name_of(site), _find_function(site)
+        name, function = _parameter_name(site), _find_function(site)
         if function is None or name not in (*_SHARDINGS, *_OF_BATCHES) or site.program.project.is_test(site.file.path):
             return None
         owner = class_with_unread_attribute(site, function, name)
@@ -140,7 +140,7 @@ class ShardingNotUsed(Rule):
 
 def _make_finding(site: Site, array: ast.Call, owner: str) -> Finding:
     """The finding of an array that stays where it is."""
-    parameter = _name_of(site)
+    parameter = _parameter_name(site)
     sharding = f"NamedSharding({parameter}, ...)" if parameter == "mesh" else parameter
     return site.finding(
         array,
@@ -150,7 +150,7 @@ def _make_finding(site: Site, array: ast.Call, owner: str) -> Finding:
     )
 
 
-def _name_of(site: Site) -> str:
+def _parameter_name(site: Site) -> str:
     """The name of the parameter."""
     return getattr(site.syntax, "arg", "")
 
@@ -168,18 +168,18 @@ def _find_function(site: Site) -> _Definition | None:
 def _find_ignoring(site: Site) -> _Definition | None:
     """The function that takes the parameter, if it does something and does not read the parameter."""
     function = _find_function(site)
-    return None if function is None or _reads_parameter(function, _name_of(site)) else function
+    return None if function is None or _reads_parameter(function, _parameter_name(site)) else function
 
 
 def _reads_parameter(node: _Definition, name: str) -> bool:
     """True if a function mentions its parameter, or may read all its locals."""
-    words = walk(ast.Module(node.body, []))
+    words = walk_nodes(ast.Module(node.body, []))
     return any(isinstance(one, ast.Name) and one.id in (name, "locals", "vars", "eval") for one in words)
 
 
 def _callee_missing_argument(site: Site, call: ast.Call, name: str) -> str | None:
     """The name of the called function if it takes this parameter, with None as default, and does not get it."""
-    arguments = site.program.evaluator.arguments(Place(site.file, call))
+    arguments = site.program.evaluator.read_arguments(Place(site.file, call))
     if arguments.open_positional or arguments.open_keywords or name in arguments.keywords:
         return None
     values = options(site.value(call.func))
@@ -189,7 +189,7 @@ def _callee_missing_argument(site: Site, call: ast.Call, name: str) -> str | Non
     if definition is None:
         return None
     parameters, node = definition
-    if not parameters.fits(arguments) or _passes_parameter(parameters, arguments, name):
+    if not parameters.accepts_call(arguments) or _passes_parameter(parameters, arguments, name):
         return None
     return node.name if isinstance(_find_default(node, name), ast.Constant) else None
 
@@ -199,13 +199,13 @@ def _find_definition(site: Site, value: Value) -> tuple[Parameters, ast.Function
     while isinstance(value, Transformed) and value.api.name != "functools.partial":
         value = value.inner
     if isinstance(value, ClassValue):
-        init = site.program.evaluator.classes.objects.init(value)
+        init = site.program.evaluator.classes.objects.find_init(value)
         if init is None:
             return None
         value = Function(init.place, True, value)
     if not isinstance(value, Function) or not isinstance(value.node, ast.FunctionDef):
         return None
-    parameters = of_definition(value.node)
+    parameters = parameters_of_definition(value.node)
     return (parameters.without_first() if value.bound else parameters), value.node
 
 
@@ -217,7 +217,7 @@ def _passes_parameter(parameters: Parameters, arguments: CallArguments, name: st
 
 def _find_default(node: ast.FunctionDef, name: str) -> ast.expr | None:
     """The default of a parameter, if it is None."""
-    expression = next((default for one, default in defaults(node.args) if one.arg == name), None)
+    expression = next((default for one, default in parameters_with_defaults(node.args) if one.arg == name), None)
     return expression if isinstance(expression, ast.Constant) and expression.value is None else None
 
 
@@ -230,7 +230,10 @@ def _signature_is_fixed(site: Site, node: _Definition) -> bool:
             return True
     if any("overload" in site.text(one) or "abstract" in site.text(one) for one in node.decorator_list):
         return True
-    if any(isinstance(site.file.parent(one), ast.Dict | ast.List | ast.Tuple) for one in site.file.mentions(node.name)):
+    if any(
+        isinstance(site.file.parent(one), ast.Dict | ast.List | ast.Tuple)
+        for one in site.file.find_mentions(node.name)
+    ):
         return True  # what is called by its key takes what the others take
     return any(
         end.kind == "escaped" and node not in end.place.file.ancestors(end.place.node)
@@ -255,11 +258,11 @@ def _is_returned(site: Site, call: ast.Call) -> bool:
         return True
     if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
         return False
-    name, scope = node.targets[0].id, site.file.home(call).function()
-    returns = site.file.walked(scope).returns if scope is not None else []
+    name, scope = node.targets[0].id, site.file.evaluation_scope(call).enclosing_function()
+    returns = site.file.walk_scope(scope).returns if scope is not None else []
     return any(
         isinstance(one, ast.Name) and one.id == name
         for statement in returns
         if statement.value is not None
-        for one in walk(statement.value)
+        for one in walk_nodes(statement.value)
     )

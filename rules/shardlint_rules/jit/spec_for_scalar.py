@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.mesh.meshes import Spec
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Items, Leaves, Place, Table, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
-from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._scalar_leaves import scalar_leaf
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.jit._scalar_leaves import find_scalar_leaf
 from shardlint_rules.jit.trees import MAPS
 
 _ARGUMENTS = {
@@ -62,9 +62,9 @@ class SpecForScalar(Rule):
         if array is None or sharding is None or not _names_an_axis(site, sharding):
             return None
         for tree in _placed_trees(site, array):
-            scalar = scalar_leaf(site, tree)
+            scalar = find_scalar_leaf(site, tree)
             if scalar is not None:
-                text = " ".join(tree.text().split())
+                text = " ".join(tree.source_text().split())
                 return site.finding(
                     sharding,
                     f"This spec raises ValueError: `{text}` contains a scalar.",
@@ -105,10 +105,10 @@ def _has_axis(spec: Spec) -> bool:
 
 def _placed_trees(site: Site, array: ast.expr) -> list[Place]:
     """The trees that the call places, or whose leaves it places."""
-    function = site.scope.function()
+    function = site.scope.enclosing_function()
     if not isinstance(array, ast.Name):
         return [Place(site.file, array)]
-    bindings, _ = lookup(site.file, array, array.id)
+    bindings, _ = lookup_bindings(site.file, array, array.id)
     if len(bindings) != 1:
         return []
     origin = bindings[0]
@@ -130,19 +130,19 @@ def _trees_mapped_over(site: Site, function: Scope, name: str) -> Iterator[Place
         return
     for end in site.program.flow.ends(site.file, function.node).found:
         if end.kind == "called" and any(wrapper.api in MAPS for wrapper in end.wrappers):
-            trees = site.program.evaluator.arguments(end.place).positional[1:]
+            trees = site.program.evaluator.read_arguments(end.place).positional[1:]
             index = names.index(name) - (end.wrappers[-1].api == MAPS[1])
             yield from trees[index : index + 1] if index >= 0 else ()
 
 
 def _reads_ranks(site: Site, function: Scope) -> bool:
     """True if a function reads the rank or shape of an array."""
-    return site.file.remembered("reads ranks", function.node, lambda: _mentions_rank(function.node))
+    return site.file.remember_for_node("reads ranks", function.node, lambda: _mentions_rank(function.node))
 
 
 def _mentions_rank(node: ast.AST) -> bool:
     return any(
         (isinstance(part, ast.Attribute) and part.attr in _RANK)
         or (isinstance(part, ast.Name) and part.id in _RANK)
-        for part in walk(node)
+        for part in walk_nodes(node)
     )

@@ -11,11 +11,11 @@ from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint.syntax.enclosing import caught
-from shardlint_rules.jit._block_ended import beside_block
-from shardlint_rules.jit._mesh_made import mesh_made
-from shardlint_rules.jit._mesh_meant import mesh_meant
-from shardlint_rules.jit._specs_with_mesh import with_mesh
+from shardlint.syntax.enclosing import is_exception_caught
+from shardlint_rules.jit._block_ended import find_call_outside_block
+from shardlint_rules.jit._mesh_made import find_mesh_creation
+from shardlint_rules.jit._mesh_meant import choose_meant_mesh
+from shardlint_rules.jit._specs_with_mesh import add_mesh_to_specs
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.given import SHARDED_JITS, given_specs, jitted_node
 
@@ -94,7 +94,11 @@ class SpecNeedsMesh(Rule):
     def report_missing(self, site: Site) -> Finding | None:
         """A constraint or placement on a call path without a mesh."""
         node, operation = site.syntax, site.violation.said["operation"]
-        if _asks_first(site) or not isinstance(node, ast.expr) or site.program.around(site.file, node).contexts:
+        if (
+            _checks_mesh_first(site)
+            or not isinstance(node, ast.expr)
+            or site.program.surrounding_contexts(site.file, node).contexts
+        ):
             return None
         if any(isinstance(one, ast.GeneratorExp) for one in site.file.ancestors(node)):
             return None  # it runs later
@@ -138,7 +142,7 @@ class SpecNeedsMesh(Rule):
         nodes = _find_bare_specs(site)
         if not nodes or not _may_have_mesh(_find_context(site)) or site.program.project.is_test(site.file.path):
             return None
-        found = beside_block(site, _NO_USE.get(site.api, ()))
+        found = find_call_outside_block(site, _NO_USE.get(site.api, ()))
         if found is None:
             return None
         here, line = found.call.file is site.file, found.entered.lineno
@@ -147,7 +151,7 @@ class SpecNeedsMesh(Rule):
         return site.finding(
             found.call.node if here else nodes[0],
             f"`{name}` raises {error} unless its caller enters a mesh: its bare spec contains no mesh.",
-            label=f"after the `with` of line {line}" if here and found.ended else "",
+            label=f"after the `with` of line {line}" if here and found.is_block_ended else "",
             why=f"{site.where(found.call)} is outside the `with` at line {line}, where the same function "
             "enters its mesh",
             help="move the call into the `with` block, or write `NamedSharding(mesh, spec)` in the called function",
@@ -161,7 +165,7 @@ class SpecNeedsMesh(Rule):
         context = _find_context(site) if nodes else None
         if context is None or not _may_have_mesh(context) or site.program.project.is_test(site.file.path):
             return None
-        if any(site.anywhere(word) for word in _SERVING):
+        if any(site.is_named_anywhere(word) for word in _SERVING):
             return None
         if site.api in (_JIT, _PUT):
             why = "no file of the program calls jax.set_mesh"
@@ -169,11 +173,11 @@ class SpecNeedsMesh(Rule):
                 return None
         else:
             why = "no file of the program enters a mesh"
-            if site.api == _PJIT or any(site.anywhere(word) for word in _BY_HAND):
+            if site.api == _PJIT or any(site.is_named_anywhere(word) for word in _BY_HAND):
                 return None
             if any(file.withs_saying("mesh") for file in site.program.together(site.file)):
                 return None
-        made = mesh_made(site)
+        made = find_mesh_creation(site)
         if made is None:
             return None
         name, error = site.short_name, _name_error(site.api)
@@ -190,10 +194,10 @@ class SpecNeedsMesh(Rule):
     ) -> tuple[Fix | None, str]:
         """The fix that writes the mesh in scope with each spec; or why there is none."""
         specs = [site.spec_of(one) for node in nodes for one in options(site.value(node))]
-        mesh = mesh_meant(site, [one for one in specs if one is not None], contexts)
+        mesh = choose_meant_mesh(site, [one for one in specs if one is not None], contexts)
         if mesh.name is None:
             return None, mesh.why
-        found = with_mesh(site, nodes, mesh.name)
+        found = add_mesh_to_specs(site, nodes, mesh.name)
         if found is None:
             return None, "the tree contains more than specs"
         written, imports = found
@@ -204,7 +208,7 @@ class SpecNeedsMesh(Rule):
 
 def _find_bare_specs(site: Site) -> list[ast.expr]:
     """The specs of a call, if it does not ask for a mesh first."""
-    if _asks_first(site) or (site.form == "partial" and site.decorated is None):
+    if _checks_mesh_first(site) or (site.form == "partial" and site.decorated is None):
         return []
     return [one.node for one in given_specs(site) if one.certain]
 
@@ -221,12 +225,12 @@ def _find_context(site: Site) -> Context:
     """The mesh contexts on the ways to the call; for a jit, to the calls of its result."""
     if site.api in (_JIT, _PJIT):
         return site.program.call_context(site.file, jitted_node(site))
-    return site.program.around(site.file, site.call)
+    return site.program.surrounding_contexts(site.file, site.call)
 
 
-def _asks_first(site: Site) -> bool:
+def _checks_mesh_first(site: Site) -> bool:
     """True if the code looks for a mesh before it comes here, or is ready for the error."""
-    if caught(site.file, site.syntax):
+    if is_exception_caught(site.file, site.syntax):
         return True
     for outer in site.file.ancestors(site.syntax):
         if isinstance(outer, ast.If | ast.IfExp | ast.While) and _is_about_meshes(site, outer.test):
@@ -249,4 +253,4 @@ def _is_surely_mesh(context: MeshContext) -> bool:
     """True if what is entered is known to be a mesh, or called one: `ctx_mesh` may come from jax.set_mesh."""
     if context.mesh is not None or context.kind != "with mesh":
         return True
-    return context.place.text().rpartition(".")[2].lstrip("_") in ("mesh", "device_mesh", "global_mesh")
+    return context.place.source_text().rpartition(".")[2].lstrip("_") in ("mesh", "device_mesh", "global_mesh")

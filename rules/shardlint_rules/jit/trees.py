@@ -15,7 +15,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 MAPS = ("jax.tree.map", "jax.tree.map_with_path")
 _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
@@ -29,7 +29,7 @@ _OF_A_STATE = (
     "flax.nnx.get_partition_spec",
 )
 # So people call the tuple of all arguments.
-_ALL_ARGUMENTS = regex(r"^(in|inputs?|args?|arguments)(_|$)|^(shardings|specs)$|_(args|inputs)$")
+_ALL_ARGUMENTS = compile_lazily(r"^(in|inputs?|args?|arguments)(_|$)|^(shardings|specs)$|_(args|inputs)$")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _container_of_tree_map(program: Program, call: CallArguments) -> Container |
     if inside is not None:
         return Container(f"{inside.what} from jax.tree.map", inside.surely and "is_leaf" not in call.keywords)
     unknown = all(isinstance(one, Unknown | Parameter) or _is_instance(one) for one in options(tree))
-    name = place.text().rpartition(".")[2].lower()
+    name = place.source_text().rpartition(".")[2].lower()
     if not unknown or not name.isidentifier() or _ALL_ARGUMENTS.search(name):
         return None
     return Container("a tree from jax.tree.map", False)

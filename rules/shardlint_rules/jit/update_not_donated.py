@@ -13,15 +13,15 @@ from shardlint.model.values import Constant, Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _JITS = (*JITS, PMAP)
 _FILTER_JIT = "equinox.filter_jit"
 _BUT_THE_FIRST = ("all-except-first", "warn-except-first")
 # A training step mentions one of these: its state is as large as the parameters.
-_TRAINING = regex(r"apply_updates|apply_gradients|opt_state|optimizer")
+_TRAINING = compile_lazily(r"apply_updates|apply_gradients|opt_state|optimizer")
 _NEAR = ("apply_updates", "apply_gradients", "opt_state", "optimizer")
 _MOST = 8
 
@@ -142,7 +142,7 @@ def _donated_positions(site: Site, keyword: ast.keyword) -> set[int] | None:
         return set(range(1, _MOST)) if mode in [Constant(one) for one in _BUT_THE_FIRST] else None
     if keyword.arg != "donate_argnums" or site.keyword("donate_argnames") is not None:
         return None
-    return _positions(site, keyword.value) or None
+    return _listed_positions(site, keyword.value) or None
 
 
 def _rebound_by_all_calls(site: Site, donating: bool) -> list[_Update]:
@@ -152,7 +152,7 @@ def _rebound_by_all_calls(site: Site, donating: bool) -> list[_Update]:
     return [one for one in calls[0] if all(one.parameter in each for each in parameters)] if calls else []
 
 
-def _positions(site: Site, node: ast.expr) -> set[int]:
+def _listed_positions(site: Site, node: ast.expr) -> set[int]:
     """The positions in `donate_argnums`; empty if they are unknown."""
     numbers: set[int] = set()
     for value in options(site.value(node)):
@@ -195,11 +195,11 @@ def _find_updates(site: Site, place: Place, donating: bool) -> list[_Update]:
     late = int(function.late)  # the self of a bound method
     updates = []
     for index, argument in enumerate(call.args):
-        name = file.text(argument) if isinstance(argument, ast.Name | ast.Attribute) else ""
+        name = file.source_text(argument) if isinstance(argument, ast.Name | ast.Attribute) else ""
         parameters = function.parameters.positional[index + late : index + late + 1]
         if name not in rebound or not parameters or _is_stored(file, argument, name):
             continue
-        update = site.program.lifetimes.donations.updates.of(function.inner, parameters[0])
+        update = site.program.lifetimes.donations.updates.find_update(function.inner, parameters[0])
         if update is not None and update.whole:
             updates.append(_Update(parameters[0], index + late, name, place, looped))
     return updates
@@ -213,9 +213,9 @@ def _training_step(site: Site, place: Place, donating: bool) -> Jitted | None:
     function = jitted_value(called[0], evaluator, (*_JITS, _FILTER_JIT)) if len(called) == 1 else None
     if function is None or function.settings.open_keywords or not isinstance(function.inner, Function):
         return None
-    if any(function.setting(name) is not None for name in (*DONATE_SETTINGS, "donate")) is not donating:
+    if any(function.setting_expression(name) is not None for name in (*DONATE_SETTINGS, "donate")) is not donating:
         return None
-    return function if _TRAINING.search(function.inner.place.text()) else None
+    return function if _TRAINING.search(function.inner.place.source_text()) else None
 
 
 def _find_targets(file: FileFacts, call: ast.Call) -> set[str]:
@@ -224,16 +224,16 @@ def _find_targets(file: FileFacts, call: ast.Call) -> set[str]:
     if not isinstance(parent, ast.Assign) or parent.value is not call:
         return set()
     targets = [part for target in parent.targets for part in (getattr(target, "elts", None) or [target])]
-    return {file.text(one) for one in targets if isinstance(one, ast.Name | ast.Attribute)}
+    return {file.source_text(one) for one in targets if isinstance(one, ast.Name | ast.Attribute)}
 
 
 def _is_stored(file: FileFacts, argument: ast.expr, name: str) -> bool:
     """True if the function around a call gives the argument another name or appends it to a container."""
-    function = file.home(argument).function()
+    function = file.evaluation_scope(argument).enclosing_function()
     root: ast.AST = function.node if function is not None else file.tree
-    for node in walk(root):
+    for node in walk_nodes(root):
         match node:
-            case ast.Assign(value=ast.Name() | ast.Attribute() as value) if file.text(value) == name:
+            case ast.Assign(value=ast.Name() | ast.Attribute() as value) if file.source_text(value) == name:
                 return True
             case ast.Call(func=ast.Attribute(attr="append" | "put" | "add"), args=[value]) if (
                 isinstance(value, ast.Name) and value.id == name

@@ -8,30 +8,30 @@ from dataclasses import replace
 from typing import ClassVar
 
 from shardlint.model.guards import expected_to_fail
-from shardlint.model.lifetime.buffers import Use, path_of
+from shardlint.model.lifetime.buffers import Use, access_path
 from shardlint.model.lifetime.donation import DONATING
-from shardlint.model.lifetime.reads import Reading, read_object
+from shardlint.model.lifetime.reads import Reading, array_of_read
 from shardlint.model.signatures import jitted_value
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts
-from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._donated_alias import Alias, donated_aliases
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.jit._donated_alias import Alias, find_donated_aliases
 from shardlint_rules.jit.donated import (
+    certainty_of_handover,
+    describe_place,
     donation_keyword,
-    donation_of,
-    handed_over,
+    donation_node,
     is_array,
     is_buffer_taken,
     is_donation_ignored,
-    looks_alike,
-    name_of,
-    place,
+    is_next_value_of_argument,
     stories_of_donations,
     text_of_expression,
+    wrapper_name,
 )
-from shardlint_rules.jit.no_output import unwrap_function, why_none
+from shardlint_rules.jit.no_output import reason_no_output_fits, unwrap_function
 
 
 class UseAfterDonate(Rule):
@@ -83,15 +83,15 @@ class UseAfterDonate(Rule):
         """The reads in this file; at the wrapper those in other files."""
         for file, story in stories_of_donations(site):
             uses = [use for use in story.uses if use.death.call.by.node is site.call]
-            for use, certainty in _most_certain(site, file, uses):
+            for use, certainty in _most_certain_uses(site, file, uses):
                 form = _find_form(file, use, certainty)
                 if form is not None and file is site.file:
                     yield self._report_read_here(site, use, certainty, form)
                 elif form is not None:
                     yield self._report_read_elsewhere(site, file, use, certainty, form)
 
-        if site.scope.kind == "class" or site.scope.function() is not None:
-            for one in donated_aliases(site):
+        if site.scope.kind == "class" or site.scope.enclosing_function() is not None:
+            for one in find_donated_aliases(site):
                 yield self._report_alias_read(site, one)
 
     def _report_alias_read(self, site: Site, one: Alias) -> Finding:
@@ -99,23 +99,23 @@ class UseAfterDonate(Rule):
         return site.finding(
             one.node,
             f"Reading `{one.name}` at line {one.read.lineno} raises: the next call at line {line} donates its buffer.",
-            why=f"`{one.name}` has the same buffer as `{text}`, and {name_of(one.call.api)} donates `{text}`",
+            why=f"`{one.name}` has the same buffer as `{text}`, and {wrapper_name(one.call.api)} donates `{text}`",
             help=f"copy `{text}` first: `jax.tree.map(jnp.copy, {text})`",
             certainty=Certainty.PROVEN,
         )
 
     def _report_read_here(self, site: Site, use: Use, certainty: Certainty, form: str) -> Finding:
         name, donated = (
-            text_of_expression(site.file, read_object(use.node)),
+            text_of_expression(site.file, array_of_read(use.node)),
             text_of_expression(site.file, use.death.argument.node),
         )
         node: ast.AST = use.node
         help, why = _write_advice(name, use), _explain_why(form, name)
-        if use.again and _others_are_rebound(site.file, use):
+        if use.is_repeated_call and _others_are_rebound(site.file, use):
             # A loop that rebinds all its other donated arguments: the donation of this one is unintended.
-            node = donation_of(donation_keyword(site), use.death.argument.name, use.death.argument.position)
+            node = donation_node(donation_keyword(site), use.death.argument.name, use.death.argument.position)
             help = f"do not donate `{name}`: the call at line {use.death.call.call.lineno} returns no new value for it"
-        elif name != donated and not use.again:
+        elif name != donated and not use.is_repeated_call:
             why = why or f"`{name}` is part of `{donated}` or an alias of it"
         return site.finding(
             node,
@@ -128,23 +128,23 @@ class UseAfterDonate(Rule):
     def _report_read_elsewhere(
         self, site: Site, file: FileFacts, use: Use, certainty: Certainty, form: str
     ) -> Finding:
-        name = text_of_expression(file, read_object(use.node))
-        read = place(site, file, use.node)
+        name = text_of_expression(file, array_of_read(use.node))
+        read = describe_place(site, file, use.node)
         return site.finding(
             donation_keyword(site),
-            _write_message(file, use, certainty, place(site, file, use.death.call.call)),
-            why=_explain_why(form, name) if use.again else f"{read} reads `{name}`",
+            _write_message(file, use, certainty, describe_place(site, file, use.death.call.call)),
+            why=_explain_why(form, name) if use.is_repeated_call else f"{read} reads `{name}`",
             help=_write_advice(name, use),
             form=form,
         )
 
 
-def _most_certain(site: Site, file: FileFacts, uses: list[Use]) -> Iterator[tuple[Use, Certainty]]:
+def _most_certain_uses(site: Site, file: FileFacts, uses: list[Use]) -> Iterator[tuple[Use, Certainty]]:
     """One use for each read that raises, of several turns of a loop the surest."""
     found: dict[ast.expr, tuple[Use, Certainty]] = {}
     for use in uses:
         certainty = certainty_of(site, file, use)
-        if certainty is None or (use.again and _is_refilled_in_loop(file, use)):
+        if certainty is None or (use.is_repeated_call and _is_refilled_in_loop(file, use)):
             continue
         known = found.get(use.node)
         if known is None or (certainty is Certainty.PROVEN and known[1] is not Certainty.PROVEN):
@@ -155,22 +155,22 @@ def _most_certain(site: Site, file: FileFacts, uses: list[Use]) -> Iterator[tupl
 def _others_are_rebound(file: FileFacts, use: Use) -> bool:
     """Return whether the call's result is bound to other arguments that it donates, and to nothing like this one."""
     call, argument = use.death.call, use.death.argument
-    others = [one for one in call.donated if one is not argument]
-    if looks_alike(file, call, argument):
+    others = [one for one in call.donated_arguments if one is not argument]
+    if is_next_value_of_argument(file, call, argument):
         return False
-    return any(looks_alike(file, call, one) for one in others)
+    return any(is_next_value_of_argument(file, call, one) for one in others)
 
 
 def _is_refilled_in_loop(file: FileFacts, use: Use) -> bool:
     """Return whether a dictionary that is passed again gets new arrays in the loop: `cache.update(outputs)`."""
     loop = next((one for one in file.ancestors(use.node) if isinstance(one, ast.For | ast.While)), None)
-    given = text_of_expression(file, read_object(use.node))
+    given = text_of_expression(file, array_of_read(use.node))
     return loop is not None and any(
         isinstance(one, ast.Call)
         and isinstance(one.func, ast.Attribute)
         and one.func.attr == "update"
         and text_of_expression(file, one.func.value) == given
-        for one in walk(loop)
+        for one in walk_nodes(loop)
     )
 
 
@@ -178,11 +178,11 @@ def _find_form(file: FileFacts, use: Use, certainty: Certainty) -> str | None:
     """The form of a finding; None for a read that no text shows to raise."""
     if certainty is Certainty.PROVEN:
         return ""
-    if use.again:
+    if use.is_repeated_call:
         return "donated-in-loop"
-    if _given_twice(file, use):
+    if _is_passed_twice(file, use):
         return "warm-up-call"
-    return "alias-in-loop" if _kept_in_loop(file, use) else None
+    return "alias-in-loop" if _is_stored_back_in_loop(file, use) else None
 
 
 def _explain_why(form: str, name: str) -> str:
@@ -193,7 +193,7 @@ def _explain_why(form: str, name: str) -> str:
     return ""
 
 
-def _given_twice(file: FileFacts, use: Use) -> bool:
+def _is_passed_twice(file: FileFacts, use: Use) -> bool:
     """Return whether the read passes the array to the function that took it before, whose result is its next value.
 
     A call to warm up, or for the first step: `step(state, batch)` and then `state = step(state, batch)` in the loop.
@@ -203,22 +203,22 @@ def _given_twice(file: FileFacts, use: Use) -> bool:
     if not isinstance(call, ast.Call) or call.func is use.node:
         return False
     first = use.death.call
-    if call is first.call or file.text(call.func) != file.text(first.call.func):
+    if call is first.call or file.source_text(call.func) != file.source_text(first.call.func):
         return False
-    return looks_alike(file, replace(first, call=call), replace(use.death.argument, node=use.node))
+    return is_next_value_of_argument(file, replace(first, call=call), replace(use.death.argument, node=use.node))
 
 
-def _kept_in_loop(file: FileFacts, use: Use) -> bool:
+def _is_stored_back_in_loop(file: FileFacts, use: Use) -> bool:
     """Return whether the loop that donates the array stores it under the name that is read, for the next iteration:
     `best = state`.
     """
-    name, donated = path_of(use.node), path_of(use.death.argument.node)
+    name, donated = access_path(use.node), access_path(use.death.argument.node)
     if name is None or donated is None or name[0] == donated[0]:
         return False
     loops = {one for one in file.ancestors(use.death.call.call) if isinstance(one, ast.For | ast.While)}
-    for binding in file.bindings(file.home(use.node), name[0]):
+    for binding in file.bindings(file.evaluation_scope(use.node), name[0]):
         given = _value_of_target(binding) if loops.intersection(file.ancestors(binding.node)) else None
-        if given is not None and path_of(given) == donated:
+        if given is not None and access_path(given) == donated:
             return True
     return False
 
@@ -232,10 +232,10 @@ def _value_of_target(binding: Binding) -> ast.expr | None:
 
 def _write_message(file: FileFacts, use: Use, certainty: Certainty, where: str) -> str:
     name, function = (
-        text_of_expression(file, read_object(use.node)),
+        text_of_expression(file, array_of_read(use.node)),
         text_of_expression(file, use.death.call.call.func),
     )
-    if use.again:
+    if use.is_repeated_call:
         raises = "raises" if certainty is Certainty.PROVEN else "may raise"
         return f"`{function}` {raises} in the next iteration: it donates `{name}`, and the loop does not reassign it."
     when = "" if certainty is Certainty.PROVEN else " if an output reuses the buffer"
@@ -243,7 +243,7 @@ def _write_message(file: FileFacts, use: Use, certainty: Certainty, where: str) 
 
 
 def _write_advice(name: str, use: Use) -> str:
-    if use.again:
+    if use.is_repeated_call:
         return f"assign the result to `{name}` in the loop, or do not donate `{name}`"
     return f"use the result of the call, copy the array before the call (`jnp.copy({name})`), or do not donate it"
 
@@ -256,16 +256,16 @@ def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:
     if is_donation_ignored(site, use.death.argument):
         return None
     region = program.region(file, call.call)
-    if region.proven:
+    if region.is_proven:
         return None  # inside a trace a donation does nothing
-    certainty = handed_over(program, file, call, use.death.held, use.death.argument)
+    certainty = certainty_of_handover(program, file, call, use.death.held, use.death.argument)
     if certainty is None or _finds_no_output(site, file, use):
         return None
     array = use.death.argument.array or is_array(program, file, use.death.held)
     sure = (use.reading is Reading.DATA or (use.reading is Reading.IF_ARRAY and array)) and is_buffer_taken(
-        file, call, use.death.argument, use.below, array
+        file, call, use.death.argument, use.path_below_donated, array
     )
-    if not sure or region.traced == "sometimes" or _tests_it(file, use.node):
+    if not sure or region.traced == "sometimes" or _checks_deletion(file, use.node):
         return Certainty.POSSIBLE
     return certainty
 
@@ -279,11 +279,11 @@ def _finds_no_output(site: Site, file: FileFacts, use: Use) -> bool:
         jitted_value(unwrap_function(option), site.program.evaluator, DONATING)
         for option in options(site.program.value(file, use.death.call.call.func))
     ]
-    return all(one is not None and why_none(site, one, name) is not None for one in found)
+    return all(one is not None and reason_no_output_fits(site, one, name) is not None for one in found)
 
 
-def _tests_it(file: FileFacts, node: ast.AST) -> bool:
+def _checks_deletion(file: FileFacts, node: ast.AST) -> bool:
     """Code that asks whether arrays are deleted knows what it does."""
-    function = file.home(node).function()
-    text = file.text(function.node) if function is not None else file.source.text
+    function = file.evaluation_scope(node).enclosing_function()
+    text = file.source_text(function.node) if function is not None else file.source.text
     return "is_deleted" in text or "Deleted" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
 from shardlint.rules_api.rule import (
@@ -23,7 +23,7 @@ from shardlint.rules_api.rule import (
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _PUT = "jax.device_put"
 _CONSTRAINT = "with_sharding_constraint"
@@ -94,7 +94,7 @@ class WholeOnOneDevice(Rule):
             return None
         if not _splits_array(site, sharding):
             return None
-        maker = source.file.text(source.call.func)
+        maker = source.file.source_text(source.call.func)
         shown = f"`{array.id}`" if isinstance(array, ast.Name) else "the array"
         return site.finding(
             array,
@@ -154,7 +154,7 @@ def _find_source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) ->
     if depth > _DEPTH:
         return None
     if isinstance(node, ast.Name):
-        bindings, _ = lookup(file, node, node.id)
+        bindings, _ = lookup_bindings(file, node, node.id)
         values = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
         if not values or len(values) < len(bindings):
             return None
@@ -183,7 +183,7 @@ def _call_mapped_over_tree(site: Site, file: FileFacts, function: ast.expr, dept
         inside, node = option.place.file, option.node
         if isinstance(node, ast.Lambda):
             return _find_source(site, inside, node.body, depth)
-        returned = [one.value for one in walk(node) if isinstance(one, ast.Return)]
+        returned = [one.value for one in walk_nodes(node) if isinstance(one, ast.Return)]
         sources = [_find_source(site, inside, one, depth) if one is not None else None for one in returned]
         return sources[0] if sources and all(sources) else None
     return None
@@ -211,7 +211,7 @@ def _is_many_items(node: ast.expr) -> bool:
 def _is_small_shape(site: Site, file: FileFacts, shape: ast.expr) -> bool:
     """True for a shape of at most one dimension, or of few elements."""
     if isinstance(shape, ast.Name):
-        bindings, _ = lookup(file, shape, shape.id)
+        bindings, _ = lookup_bindings(file, shape, shape.id)
         written = [one.value for one in bindings if one.kind == "assign"]
         shape = written[0] if len(written) == 1 and written[0] is not None else shape
     if isinstance(shape, ast.Constant):

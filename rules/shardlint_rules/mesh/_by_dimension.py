@@ -12,7 +12,7 @@ def filled_by_dimension(file: FileFacts, call: ast.Call) -> str:
     node = call.args[0]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("tuple", "list"):
         node = node.args[0] if len(node.args) == 1 else node
-    scope = file.home(call).function()
+    scope = file.evaluation_scope(call).enclosing_function()
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         return "the comprehension gives None for some dimensions" if _may_be_none(node.elt) else ""
     if not isinstance(node, ast.Name) or scope is None:

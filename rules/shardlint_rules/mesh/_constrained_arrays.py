@@ -36,7 +36,7 @@ def _constrained_arrays(site: Site, spec: ast.expr) -> Iterator[Place]:
     if isinstance(assigned, ast.Assign) and isinstance(target := assigned.targets[0], ast.Name):
         uses = [
             use
-            for use in file.mentions_in(file.home(spec), target.id)
+            for use in file.mentions_in(file.evaluation_scope(spec), target.id)
             if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load)
         ]
     for use in uses:
@@ -55,7 +55,7 @@ def _constrained_arrays(site: Site, spec: ast.expr) -> Iterator[Place]:
         mapped = file.parent(outer) if isinstance(outer, ast.keyword) else None
         if isinstance(outer, ast.keyword) and outer.arg == _SPECS and isinstance(mapped, ast.Call):
             for end in site.program.flow.calls(Place(file, mapped)).found:
-                arguments = site.program.evaluator.arguments(end.place) if end.kind == "called" else None
+                arguments = site.program.evaluator.read_arguments(end.place) if end.kind == "called" else None
                 if arguments is not None and position < len(arguments.positional):
                     yield arguments.positional[position]
 

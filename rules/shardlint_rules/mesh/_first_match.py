@@ -7,7 +7,7 @@ import re
 
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _ALL = frozenset((".*", "^.*", ".*$", "^.*$", "(.*)", ".*?", ".+", "^.+$", ""))
 _GROUP = re.compile(r"\([^()]*\)|\[[^\]]*\]")
@@ -30,19 +30,23 @@ def find_hidden_rule(
     return None
 
 
-def of_linen(site: Site) -> bool:
+def is_for_linen_only(site: Site) -> bool:
     """Return whether logical names are looked up by Linen alone. For NNX the last rule of a name counts."""
     project, path = site.program.project, site.file.path
-    return project.holds(path, "linen") and project.holds(path, *_LOGICAL) and not project.holds(path, "nnx")
+    return (
+        project.is_text_in_files(path, "linen")
+        and project.is_text_in_files(path, *_LOGICAL)
+        and not project.is_text_in_files(path, "nnx")
+    )
 
 
 def lookup_orders(site: Site) -> frozenset[str]:
     """How the project's loops look up names in tables of expressions; none where the last one that matches counts."""
     found: set[str] = set()
-    for file in site.program.project.holding(site.file.path, _LOOKS):
+    for file in site.program.project.files_holding(site.file.path, _LOOKS):
         if file is None:
             return frozenset()
-        for node in walk(file.tree):
+        for node in walk_nodes(file.tree):
             way = _loop_lookup_order(node)
             if way == "last":
                 return frozenset()
@@ -63,15 +67,15 @@ def _loop_lookup_order(node: ast.AST) -> str | None:
     if not isinstance(target, ast.Tuple) or len(target.elts) != 2 or not isinstance(target.elts[0], ast.Name):
         return None
     name = target.elts[0].id
-    calls = [one for one in walk(inside) if isinstance(one, ast.Call) and _looked_up(one) == name]
+    calls = [one for one in walk_nodes(inside) if isinstance(one, ast.Call) and _looked_up_name(one) == name]
     if not calls:
         return None
-    if isinstance(node, ast.For) and not any(isinstance(one, ast.Return | ast.Break) for one in walk(inside)):
+    if isinstance(node, ast.For) and not any(isinstance(one, ast.Return | ast.Break) for one in walk_nodes(inside)):
         return "last"
     return last_name(calls[0].func)
 
 
-def _looked_up(call: ast.Call) -> str | None:
+def _looked_up_name(call: ast.Call) -> str | None:
     """The name of the expression that is tried: NAME of `re.search(NAME, x)` or `re.compile(NAME).search(x)`."""
     if last_name(call.func) not in _WAYS or not call.args:
         return None

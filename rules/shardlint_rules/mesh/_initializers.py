@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.reach import readers
-from shardlint.model.values import Constant, Items, Place, Value, settled_value
+from shardlint.model.reach import find_binding_reads
+from shardlint.model.values import Constant, Items, Place, Value, accept_assumed
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 
@@ -30,12 +30,12 @@ class TooMany:
 def find_too_many_names(site: Site) -> TooMany | None:
     """An array that an initializer makes of a shape with fewer dimensions than it is annotated with names."""
     signature = ANNOTATING[site.api]
-    place = site.arguments.get(signature[-1], signature)
+    place = site.arguments.argument_for(signature[-1], signature)
     names = _count_names(site, site.program.value(place.file, place.node)) if place is not None else None
     if place is None or names is None:
         return None
     for shape in _initializer_shapes(site):
-        made = settled_value(site.program.value(shape.file, shape.node))
+        made = accept_assumed(site.program.value(shape.file, shape.node))
         if isinstance(made, Items) and not made.open and len(made.items) < names:
             node = place.node if place.file is site.file else site.call
             return TooMany(node, names, len(made.items))
@@ -59,12 +59,12 @@ def _reads_of_result(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """Where a name is read that surely is what a call gives."""
     match site.file.parent(call):
         case ast.Assign(targets=[ast.Name() as target]):
-            yield from (use for use, alone in readers(site.file, target) if alone)
+            yield from (use for use, alone in find_binding_reads(site.file, target) if alone)
 
 
 def _count_names(site: Site, value: Value) -> int | None:
     """How many names a tuple or a spec says."""
-    value = settled_value(value)
+    value = accept_assumed(value)
     if isinstance(value, Items):
         told = not value.open and value.kind == "tuple"
         return len(value.items) if told and all(isinstance(one, Constant | Items) for one in value.items) else None

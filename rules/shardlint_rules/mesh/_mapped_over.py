@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.mesh.meshes import leaves, mesh_of, spec_of
+from shardlint.model.mesh.meshes import literal_leaves, mesh_of, spec_of
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -25,15 +25,15 @@ _PLACING = (
 )
 
 
-def over_mesh(site: Site) -> tuple[FileFacts, ast.Call] | None:
+def find_map_over_mesh(site: Site) -> tuple[FileFacts, ast.Call] | None:
     """The first such call; None where there is none, or where something of the project may place arrays."""
-    for file in site.program.project.with_attribute(site.file, "shard_map"):
+    for file in site.program.project.files_with_attribute(site.file, "shard_map"):
         if file is None:
             return None
-        for node in file.mentions("shard_map"):
+        for node in file.find_mentions("shard_map"):
             call = file.parent(node)
             if isinstance(call, ast.Call) and isinstance(node, ast.expr) and _is_over(site, file, node, call):
-                return None if any(map(site.anywhere, _PLACING)) else (file, call)
+                return None if any(map(site.is_named_anywhere, _PLACING)) else (file, call)
     return None
 
 
@@ -52,5 +52,5 @@ def _is_over(site: Site, file: FileFacts, node: ast.expr, call: ast.Call) -> boo
     if not all(mesh is not None and mesh.place.node is site.call for mesh in meshes):
         return False
     value = site.program.value(file, given["in_specs"])
-    specs = [spec_of(leaf, evaluator) for leaf in leaves(value)] if len(options(value)) == 1 else []
+    specs = [spec_of(leaf, evaluator) for leaf in literal_leaves(value)] if len(options(value)) == 1 else []
     return any(entry.known and entry.axes for spec in specs if spec is not None for entry in spec.entries)

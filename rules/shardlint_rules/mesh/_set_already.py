@@ -22,28 +22,28 @@ def set_already(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withi
 
 def _mesh_setting_calls(site: Site, statement: ast.With | ast.AsyncWith) -> Iterator[ast.Call]:
     """Calls that set a mesh for a statement, in its own function."""
-    function = site.file.home(statement).node
+    function = site.file.evaluation_scope(statement).node
     for outer in (statement, *site.file.ancestors(statement)):
         if outer is function:
             break
         for item in outer.items if isinstance(outer, ast.With | ast.AsyncWith) else ():
             if isinstance(item.context_expr, ast.Call) and _sets_mesh(site, item.context_expr):
                 yield item.context_expr
-    for mention in site.file.mentions("set_mesh"):
+    for mention in site.file.find_mentions("set_mesh"):
         call = site.file.parent(mention)
         if isinstance(call, ast.Call) and call.lineno < statement.lineno and _sets_mesh(site, call):
             parent = site.file.parent(call)
-            own = site.file.home(call).node is function
+            own = site.file.evaluation_scope(call).node is function
             if (
                 own
                 and isinstance(parent, ast.Expr)
-                and site.file.statement_in_block(call, site.file.home(call))
+                and site.file.statement_in_block(call, site.file.evaluation_scope(call))
             ):
                 yield call
 
 
 def _sets_mesh(site: Site, call: ast.Call) -> bool:
-    found = site.program.contexts.manager(Place(site.file, call))
+    found = site.program.contexts.context_of_manager(Place(site.file, call))
     return found is not None and found.kind in SET_KINDS
 
 

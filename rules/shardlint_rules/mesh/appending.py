@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import libcst as cst
 
-from shardlint.rules_api.cst import argument, parse_expression, with_arguments
+from shardlint.rules_api.cst import make_keyword_argument, parse_expression, with_arguments
 
 
 def append_argument(call: cst.Call, name: str, text: str) -> cst.Call:
     """The call with `name=text` behind its arguments."""
-    added = argument(name, parse_expression(text))
+    added = make_keyword_argument(name, parse_expression(text))
     if not call.args:
         return with_arguments(call, [added])
     before = call.args[:-1]

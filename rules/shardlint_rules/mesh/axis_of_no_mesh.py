@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.meshes import spec_of
-from shardlint.model.mesh.table import made_meshes, making_meshes
+from shardlint.model.mesh.table import files_making_meshes, meshes_made_in
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
-from shardlint_rules.mesh.given import Given, bound_by, named_axes, node_of_axis
+from shardlint.source.patterns import compile_lazily
+from shardlint_rules.mesh.given import Given, may_axis_be_bound, named_axes, node_of_axis
 
 _SPEC = "jax.sharding.PartitionSpec"
 # What leaves axes out that a mesh does not have, or asks for them; and meshes that come from libraries.
@@ -77,11 +77,11 @@ class AxisOfNoMesh(Rule):
         made = site.program.once(site.file, "SL351", lambda: _axes_of_meshes(site))
         if not made or axes <= made:
             return
-        if not axes & made and not _table_names(site, made):
+        if not axes & made and not _names_mesh_axes(site, made):
             return
         listed = ", ".join(sorted(made))
         for entry, axis in named_axes(spec):
-            if axis not in made and axis.isidentifier() and not bound_by(site, axis, _MAPS):
+            if axis not in made and axis.isidentifier() and not may_axis_be_bound(site, axis, _MAPS):
                 near = difflib.get_close_matches(axis, sorted(made), n=1, cutoff=_NEAR)
                 yield site.finding(
                     node_of_axis(site, Given(spec, site.call, True), entry, axis),
@@ -94,13 +94,13 @@ class AxisOfNoMesh(Rule):
 
 def _axes_of_meshes(site: Site) -> frozenset[str]:
     """The axes of all meshes that run with the file; none where those of one are not known, or axes are asked for."""
-    if site.program.project.holds(site.file.path, *_LOGICAL, *_ASKS):
+    if site.program.project.is_text_in_files(site.file.path, *_LOGICAL, *_ASKS):
         return frozenset()
     axes: set[str] = set()
-    for file in making_meshes(site.program, site.file.path, tests=False):
+    for file in files_making_meshes(site.program, site.file.path, tests=False):
         if file is None:
             return frozenset()
-        for mesh in made_meshes(site.program, file):
+        for mesh in meshes_made_in(site.program, file):
             if mesh is None or mesh.axis_names is None:
                 return frozenset()
             axes.update(mesh.axis_names)
@@ -118,10 +118,10 @@ def _outermost_table(site: Site) -> ast.AST | None:
     return found
 
 
-def _table_names(site: Site, made: frozenset[str]) -> bool:
+def _names_mesh_axes(site: Site, made: frozenset[str]) -> bool:
     """Return whether other specs of the table name axes of the meshes."""
     table = _outermost_table(site)
-    text = site.file.text(table) if table is not None else ""
+    text = site.file.source_text(table) if table is not None else ""
     own = site.text(site.call)
-    quoted = regex(r"""["'](\w+)["']""")
+    quoted = compile_lazily(r"""["'](\w+)["']""")
     return any(found[1] in made for found in quoted.finditer(text.replace(own, "")))

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import ClassVar
 
-from shardlint.model.mesh.table import NamedMesh, named_meshes
+from shardlint.model.mesh.table import NamedMesh, shared_named_meshes
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
-from shardlint.syntax.nodes import walk
+from shardlint.source.patterns import compile_lazily
+from shardlint.syntax.nodes import walk_nodes
 
-_NAMED = regex(r"(\w*(?:sharding|spec))\s*(?::[^=\n]*)?=\s*\(")
+_NAMED = compile_lazily(r"(\w*(?:sharding|spec))\s*(?::[^=\n]*)?=\s*\(")
 _NEAR = r"(?:sharding|spec)\s*(?::[^=\n]*)?=\s*\(|\.shape\[[\"']"
 
 
@@ -56,7 +56,7 @@ class AxisOfSomeMeshes(Rule):
         found = list(_written_axes(site))
         if not found:
             return
-        missing = _optional_axes(named_meshes(site.program, site.file))
+        missing = _optional_axes(shared_named_meshes(site.program, site.file))
         for node, axis, form in found:
             if axis in missing and not _tests_for_axis(site, node, axis):
                 yield self._make_finding(site, node, axis, form, *missing[axis])
@@ -91,7 +91,7 @@ def _optional_axes(meshes: tuple[NamedMesh, ...]) -> dict[str, tuple[NamedMesh, 
 def _written_axes(site: Site) -> Iterator[tuple[ast.AST, str, str]]:
     """The axes that are written out, each with its place and form."""
     file = site.file
-    for node in file.mentions("shape") if file.says(".shape[") else ():
+    for node in file.find_mentions("shape") if file.contains_text(".shape[") else ():
         match file.parent(node), node:
             case (
                 ast.Subscript(slice=ast.Constant(value=str() as axis)) as read,
@@ -99,7 +99,7 @@ def _written_axes(site: Site) -> Iterator[tuple[ast.AST, str, str]]:
             ) if read.value is node and "mesh" in site.text(mesh).lower():
                 yield read, axis, "shape"
     for name in sorted({found[1] for found in _NAMED.finditer(file.source.text)}):
-        for node in file.mentions(name):
+        for node in file.find_mentions(name):
             match node, file.parent(node):
                 case (ast.keyword(value=ast.Tuple() as value), _):
                     yield from _list_axes(value)
@@ -109,20 +109,20 @@ def _written_axes(site: Site) -> Iterator[tuple[ast.AST, str, str]]:
 
 def _list_axes(value: ast.Tuple) -> Iterator[tuple[ast.AST, str, str]]:
     """The axes of a tuple that is a spec by what it is called."""
-    for part in walk(value):
+    for part in walk_nodes(value):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield part, part.value, "named"
 
 
 def _tests_for_axis(site: Site, node: ast.AST, axis: str) -> bool:
     """Return whether the function around a place tests for the axis anywhere, or is named after it."""
-    scope = site.file.home(node).function()
+    scope = site.file.evaluation_scope(node).enclosing_function()
     if scope is not None and axis in scope.name.lower().split("_"):
         return True  # it is for those that have the axis
     inside = scope.node if scope is not None else site.file.tree
-    for part in walk(inside):
+    for part in walk_nodes(inside):
         if isinstance(part, ast.Compare) and any(isinstance(op, ast.In | ast.NotIn) for op in part.ops):
-            if any(isinstance(one, ast.Constant) and one.value == axis for one in walk(part)):
+            if any(isinstance(one, ast.Constant) and one.value == axis for one in walk_nodes(part)):
                 return True
         if (
             isinstance(part, ast.ExceptHandler)

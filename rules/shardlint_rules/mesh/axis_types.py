@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
-from shardlint.model.mesh.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
+from shardlint.model.mesh.meshes import Mesh, Spec, literal_leaves, mesh_of, sharding_parts, spec_of
 from shardlint.model.mesh.shardings import EXPLICIT_SINCE
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
@@ -57,12 +57,12 @@ def written_for_auto(site: Site, api: str) -> bool:
     return since is not None and site.pinned("jax", since.replace(">=", "<")) and not speaks_of_explicit(site)
 
 
-def constrained_nearby(site: Site) -> FileFacts | None:
+def file_constraining_nearby(site: Site) -> FileFacts | None:
     """A file that runs together with the site's and constrains arrays over a mesh that the text does not tell."""
     for file in site.program.together(site.file):
         for name, word in _CONSTRAINING:
-            if file.says(word) and any(
-                _may_be_over(site.program, file, node, name) for node in file.mentions(word)
+            if file.contains_text(word) and any(
+                _may_be_over(site.program, file, node, name) for node in file.find_mentions(word)
             ):
                 return file
     return None
@@ -78,7 +78,7 @@ def _may_be_over(program: Program, file: FileFacts, node: ast.AST, name: str) ->
     argument = sharding_argument(call, name)
     if argument is None:
         return name == LOGICAL
-    found = list(targets_of(program, file, argument))
+    found = list(sharding_targets(program, file, argument))
     return not found or any(target.may_name_an_axis and not target.meshes for target in found)
 
 
@@ -95,16 +95,16 @@ def sharding_argument(call: ast.Call, name: str) -> ast.expr | None:
 
 def speaks_of_explicit(site: Site) -> bool:
     """Return whether the project mentions Explicit axes anywhere."""
-    if any(site.anywhere(word) for word in _EXPLICIT_WORDS):
+    if any(site.is_named_anywhere(word) for word in _EXPLICIT_WORDS):
         return True
-    return site.anywhere("out_sharding") and not site.anywhere(_NNX)
+    return site.is_named_anywhere("out_sharding") and not site.is_named_anywhere(_NNX)
 
 
 def makes_explicit_meshes(site: Site) -> bool:
     """Return whether some mesh of the project may have Explicit axes: code names the type, or a call (tests aside) no
     type.
     """
-    turned = tuple(api for api in EXPLICIT_SINCE if site.shardings.turned_explicit(api))
+    turned = tuple(api for api in EXPLICIT_SINCE if site.shardings.is_explicit_by_default(api))
     return site.program.once(
         site.file, ("makes explicit meshes", turned), lambda: _makes_explicit(site, turned)
     )
@@ -112,14 +112,14 @@ def makes_explicit_meshes(site: Site) -> bool:
 
 def _makes_explicit(site: Site, turned: tuple[str, ...]) -> bool:
     program, path = site.program, site.file.path
-    for file in program.project.holding(path, ("Explicit",)):
-        if file is None or file.mentions("Explicit"):
+    for file in program.project.files_holding(path, ("Explicit",)):
+        if file is None or file.find_mentions("Explicit"):
             return True
     names = tuple(api.rpartition(".")[2] for api in turned)
-    for file in program.project.calling(path, names) if names else ():
+    for file in program.project.files_calling(path, names) if names else ():
         if file is None:
             return True
-        for node in (node for name in names for node in file.mentions(name)):
+        for node in (node for name in names for node in file.find_mentions(name)):
             call = file.parent(node)
             if isinstance(call, ast.Call) and call.func is node:
                 found = options(program.value(file, call))  # a project may have a function of that name too
@@ -153,13 +153,13 @@ class Target:
         return self.spec.open or self.names_an_axis
 
 
-def targets_of(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Target]:
+def sharding_targets(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Target]:
     """The shardings an expression holds for certain: one each for the leaves that have a single value."""
     evaluator = program.evaluator
     value = program.value(file, node)
     if len(options(value)) != 1:
         return
-    for leaf in leaves(value):
+    for leaf in literal_leaves(value):
         parts = sharding_parts(leaf, evaluator)
         if parts is None:
             spec = spec_of(leaf, evaluator)
@@ -169,13 +169,13 @@ def targets_of(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Ta
         spec = spec_of(parts[1], evaluator)
         if spec is not None:
             ways = [
-                [mesh_of(one, evaluator) for one in options(way)] for way in values_behind(program, parts[0])
+                [mesh_of(one, evaluator) for one in options(way)] for way in values_on_paths(program, parts[0])
             ]
             known = [tuple(mesh for mesh in way if mesh is not None) for way in ways if None not in way]
             yield Target(tuple(known), spec, False)
 
 
-def values_behind(program: Program, value: Value, depth: int = _DEPTH) -> list[Value]:
+def values_on_paths(program: Program, value: Value, depth: int = _DEPTH) -> list[Value]:
     """Return the values of an expression on each visible path. A parameter is followed to the arguments of its
     calls.
     """
@@ -183,14 +183,14 @@ def values_behind(program: Program, value: Value, depth: int = _DEPTH) -> list[V
         return [
             one
             for given in _values_from_callers(program, value)
-            for one in values_behind(program, given, depth - 1)
+            for one in values_on_paths(program, given, depth - 1)
         ]
     return [value]
 
 
 def _values_from_callers(program: Program, parameter: Parameter) -> Iterator[Value]:
     file = parameter.place.file
-    scope = file.home(parameter.place.node)
+    scope = file.evaluation_scope(parameter.place.node)
     node = scope.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
         return
@@ -200,7 +200,7 @@ def _values_from_callers(program: Program, parameter: Parameter) -> Iterator[Val
         plain = all(one.api.rpartition(".")[2] in _SAME_PARAMETERS for one in end.wrappers)
         if end.kind != "called" or not plain or not isinstance(end.place.node, ast.Call):
             continue
-        arguments = program.evaluator.arguments(end.place)
-        value = program.evaluator.parameter(function, arguments, parameter.name)
+        arguments = program.evaluator.read_arguments(end.place)
+        value = program.evaluator.bind_parameter(function, arguments, parameter.name)
         if value is not None:
             yield value

@@ -19,7 +19,7 @@ from shardlint.rules_api.rule import (
     detector,
 )
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets_of
+from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, sharding_targets
 
 _RESHARD = "jax.reshard"
 _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
@@ -71,7 +71,7 @@ class ConstraintOnExplicitMesh(Rule):
     def report_constraint(self, site: Site) -> Finding | None:
         """A constraint over Explicit axes."""
         argument = site.argument(CONSTRAINTS[site.api])
-        for target in targets_of(site.program, site.file, argument) if argument is not None else ():
+        for target in sharding_targets(site.program, site.file, argument) if argument is not None else ():
             if target.bare:
                 finding = self._report_bare(site, target)
             elif target.meshes:
@@ -86,7 +86,7 @@ class ConstraintOnExplicitMesh(Rule):
     def report_reshard(self, site: Site) -> Finding | None:
         """A `reshard` over Auto axes."""
         argument = site.argument("out_shardings")
-        found = targets_of(site.program, site.file, argument) if argument is not None else ()
+        found = sharding_targets(site.program, site.file, argument) if argument is not None else ()
         where = next(filter(None, (_find_auto_mesh(site, target) for target in found)), "")
         if not where:
             return None
@@ -95,7 +95,7 @@ class ConstraintOnExplicitMesh(Rule):
             f"`reshard` raises ValueError: {where} has Auto axes.",
             label="Auto axes",
             help="write `jax.lax.with_sharding_constraint` inside jit, or `jax.device_put` outside",
-            fix=self._from_reshard(site),
+            fix=self._fix_with_constraint(site),
             why=f"on {site.release('jax')} reshard is for Explicit axes only",
         )
 
@@ -112,7 +112,7 @@ class ConstraintOnExplicitMesh(Rule):
 
     def _report_on_any_mesh(self, site: Site, target: Target) -> Finding | None:
         """The mesh is not followed, but whichever it is, its axes are Explicit."""
-        if not site.anywhere("Explicit") or _own_axes(site):
+        if not site.is_named_anywhere("Explicit") or _handles_axis_types(site):
             return None
         made = site.program.shared_meshes(site.file, "explicit")
         if not made:
@@ -127,7 +127,7 @@ class ConstraintOnExplicitMesh(Rule):
             else f"In jit this constraint raises or has no effect: {every} has Explicit axes.",
             label="Explicit axes",
             help=_TO_RESHARD,
-            fix=self._to_reshard(site),
+            fix=self._fix_with_reshard(site),
             form="project-mesh",
             why=f"see {where}; {_ASSERTS.format(site.release('jax'))}",
         )
@@ -142,7 +142,7 @@ class ConstraintOnExplicitMesh(Rule):
         mesh = next(explicit, None)
         if not target.names_an_axis or mesh is None or _may_be_set(site):
             return None
-        return self._report_explicit(site, _describe_made(site, mesh), self._to_reshard(site))
+        return self._report_explicit(site, _describe_mesh_creation(site, mesh), self._fix_with_reshard(site))
 
     def _report_bare(self, site: Site, target: Target) -> Finding | None:
         """A constraint by a spec under a mesh with Explicit axes."""
@@ -160,7 +160,7 @@ class ConstraintOnExplicitMesh(Rule):
             why=_AUTO_ONLY.format(site.release("jax")),
         )
 
-    def _to_reshard(self, site: Site) -> Fix | None:
+    def _fix_with_reshard(self, site: Site) -> Fix | None:
         if site.api != _CONSTRAINT:
             return None
         name, imports = site.spell(_RESHARD if site.allows("jax", ">=0.8.2") else _OLD_RESHARD)
@@ -169,9 +169,9 @@ class ConstraintOnExplicitMesh(Rule):
         why = "in a jit the array must already be on the mesh"
         return site.fix(Safety.UNSAFE, f"write {name}", edits, why)
 
-    def _from_reshard(self, site: Site) -> Fix | None:
+    def _fix_with_constraint(self, site: Site) -> Fix | None:
         """A constraint where it is surely traced, device_put where it surely is not."""
-        if site.region.proven:
+        if site.region.is_proven:
             api, renamed = _CONSTRAINT, {"xs": "x", "out_shardings": "shardings"}
         elif site.region.traced == "never":
             api, renamed = "jax.device_put", {"xs": "x", "out_shardings": "device"}
@@ -193,7 +193,7 @@ def _find_auto_mesh(site: Site, target: Target) -> str:
         return _describe_set(site) if is_auto else ""
     for way in target.meshes:
         if all(site.shardings.axis_types(one) == "auto" for one in way):
-            return _describe_made(site, way[0])
+            return _describe_mesh_creation(site, way[0])
     return ""
 
 
@@ -203,7 +203,7 @@ def _types_in_context(site: Site) -> set[str]:
     return {site.shardings.axis_types(mesh) if mesh is not None else "other" for mesh in meshes}
 
 
-def _describe_made(site: Site, mesh: Mesh) -> str:
+def _describe_mesh_creation(site: Site, mesh: Mesh) -> str:
     return f"the mesh made at {_describe_place(site, mesh.place.file.path.name, mesh.place.line)}"
 
 
@@ -214,10 +214,10 @@ def _describe_set(site: Site) -> str:
 
 def _may_be_set(site: Site) -> bool:
     """Return whether the call may run under `jax.set_mesh`, where a constraint asserts and may pass."""
-    around = site.program.around(site.file, site.call)
+    around = site.program.surrounding_contexts(site.file, site.call)
     if any(one.kind != "with mesh" for one in around.contexts):
         return True
-    return not around.complete and any(site.anywhere(word) for word in ("set_mesh", "use_mesh"))
+    return not around.complete and any(site.is_named_anywhere(word) for word in ("set_mesh", "use_mesh"))
 
 
 def _rename_keywords(site: Site, names: dict[str, str]) -> list[Edit]:
@@ -225,16 +225,16 @@ def _rename_keywords(site: Site, names: dict[str, str]) -> list[Edit]:
     edits = []
     for keyword in site.call.keywords:
         if keyword.arg in names:
-            start, _ = site.file.span(keyword)
+            start, _ = site.file.character_span(keyword)
             edits.append(Edit(start, start + len(keyword.arg), names[keyword.arg]))
     return edits
 
 
-def _own_axes(site: Site) -> bool:
+def _handles_axis_types(site: Site) -> bool:
     """Return whether the code around looks at the types of the axes, or runs where others hold (`shard_map`,
     `auto_axes`).
     """
-    for scope in site.scope.outward():
+    for scope in site.scope.enclosing_scopes():
         if scope.kind not in ("function", "lambda"):
             continue
         text = site.text(scope.node).lower()

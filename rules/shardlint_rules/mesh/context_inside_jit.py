@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax.enclosing import caught
+from shardlint.syntax.enclosing import is_exception_caught
 
 _SET_OUTSIDE = "remove this call, and write `with jax.set_mesh(mesh):` around the call of the jitted function"
 # Asked before a mesh is set: the code knows that it may be traced.
@@ -60,7 +60,7 @@ class ContextInsideJit(Rule):
 
 
 def _make_finding(site: Site, help: str, why: str = "") -> Finding | None:
-    if _asks_first(site) or not site.region.proven:
+    if _checks_context_first(site) or not site.region.is_proven:
         return None
     return site.finding(
         site.call,
@@ -72,7 +72,7 @@ def _make_finding(site: Site, help: str, why: str = "") -> Finding | None:
     )
 
 
-def _asks_first(site: Site) -> bool:
+def _checks_context_first(site: Site) -> bool:
     branches = (one for one in site.file.ancestors(site.call) if isinstance(one, ast.If | ast.IfExp))
     asked = any(word in site.text(one.test) for one in branches for word in _ASKS)
-    return asked or caught(site.file, site.call)
+    return asked or is_exception_caught(site.file, site.call)

@@ -8,7 +8,7 @@ from shardlint.model.values import Api
 from shardlint.rewrite.indent import indent_unit
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import defaults
+from shardlint.syntax.nodes import parameters_with_defaults
 
 _ASKING = (
     "jax.devices",
@@ -96,9 +96,9 @@ class DevicesInDefault(Rule):
             first = function.body[1]
         # A body on the line of its `def`, a default over several lines, or a nested default: left to the reader.
         text = site.text(default)
-        start = file.source.offset(first.lineno, 0)
-        indent = file.source.text[start : file.span(first)[0]]
-        if indent.strip() or first.lineno == function.lineno or "\n" in text or _of_a_stub(function):
+        start = file.source.offset_of(first.lineno, 0)
+        indent = file.source.text[start : file.character_span(first)[0]]
+        if indent.strip() or first.lineno == function.lineno or "\n" in text or _is_stub(function):
             return None
         if getattr(first, "decorator_list", None):
             return None
@@ -106,9 +106,9 @@ class DevicesInDefault(Rule):
         if parameter.annotation is not None:
             if not isinstance(parameter.annotation, ast.Name | ast.Attribute) or text.startswith("None"):
                 return None
-            end = file.span(parameter.annotation)[1]
+            end = file.character_span(parameter.annotation)[1]
             edits.append(Edit(end, end, " | None"))
-        newline = file.source.newline
+        newline = file.source.common_newline
         name = parameter.arg
         lines = f"{indent}if {name} is None:{newline}{indent}{indent_unit(file, indent)}{name} = {text}{newline}"
         edits.append(Edit(start, start, lines))
@@ -117,7 +117,7 @@ class DevicesInDefault(Rule):
 
 def _runs_at_import(site: Site) -> bool:
     """Return whether importing the module makes the call, which no call around it makes too."""
-    if site.scope.function() is not None or _is_test(site) or _only_as_a_script(site):
+    if site.scope.enclosing_function() is not None or _is_test(site) or _only_as_a_script(site):
         return False
     for outer in site.file.ancestors(site.call):
         if isinstance(outer, ast.stmt):
@@ -133,7 +133,11 @@ def _find_default(site: Site) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, a
     inner: ast.AST = site.call
     for outer in site.file.ancestors(site.call):
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-            found = ((outer, parameter, default) for parameter, default in defaults(outer.args) if default is inner)
+            found = (
+                (outer, parameter, default)
+                for parameter, default in parameters_with_defaults(outer.args)
+                if default is inner
+            )
             return next(found, None)
         if isinstance(outer, ast.stmt):
             return None
@@ -141,7 +145,7 @@ def _find_default(site: Site) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, a
     return None
 
 
-def _of_a_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     last = function.body[-1]
     return len(function.body) == 1 and isinstance(last, ast.Pass | ast.Raise | ast.Expr)
 

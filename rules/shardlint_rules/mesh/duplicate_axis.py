@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
-from shardlint.model.mesh.table import named_meshes
-from shardlint.model.reach import lookup
+from shardlint.model.mesh.table import shared_named_meshes
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
@@ -80,10 +80,10 @@ class DuplicateAxis(Rule):
             and not isinstance(before, ast.Constant | ast.Tuple)
         ]
         # What two of them are in one variant, the text does not tell.
-        if not found or len(several) > 1 or not _are_attributes(site, found[0][:2]):
+        if not found or len(several) > 1 or not _are_both_attributes(site, found[0][:2]):
             return None
         one, before, axis = found[0]
-        meshes = named_meshes(site.program, site.file)
+        meshes = shared_named_meshes(site.program, site.file)
         if not any(axis in mesh.axes for mesh in meshes):
             return None
         return site.finding(
@@ -103,7 +103,7 @@ class DuplicateAxis(Rule):
             return None
         spec = spec_of(site.value(site.call), site.program.evaluator)
         again = _repeated_axes(spec) if spec is not None else []
-        if spec is None or not again or not _handed_on(site) or site.program.project.is_test(site.file.path):
+        if spec is None or not again or not _is_passed_to_unknown(site) or site.program.project.is_test(site.file.path):
             return None
         return site.finding(
             site.call,
@@ -124,21 +124,21 @@ class DuplicateAxis(Rule):
             f'This raises {error}: the spec names mesh axis "{axis}" {len(mentions)} times.',
             label=f'"{axis}" again',
             help=f'keep "{axis}" once, and write None or another axis in the other places',
-            why=f"the spec is {_shown_spec(one.spec)}, and on {site.release('jax')} a mesh axis shards one dimension "
+            why=f"the spec is {_format_spec(one.spec)}, and on {site.release('jax')} a mesh axis shards one dimension "
             "only",
         )
 
 
-def _shown_spec(spec: Spec) -> str:
+def _format_spec(spec: Spec) -> str:
     """A spec as it is written; one that is made of other values by what they are."""
     if all(entry.place is not None for entry in spec.entries):
-        return " ".join(spec.place.text().split())
+        return " ".join(spec.place.source_text().split())
     axes = [entry.axes[0] if len(entry.axes) == 1 else entry.axes or None for entry in spec.entries]
     shown = [repr(one) if entry.known else "..." for entry, one in zip(spec.entries, axes, strict=True)]
     return f"P({', '.join(shown)})"
 
 
-def _handed_on(site: Site) -> bool:
+def _is_passed_to_unknown(site: Site) -> bool:
     """Return whether a spec is an argument of a call of something unknown, or the second of a pair with a pattern."""
     parent = site.file.parent(site.call)
     outer = site.file.parent(parent) if isinstance(parent, ast.keyword) else parent
@@ -170,7 +170,7 @@ def _list_axes(site: Site, node: ast.expr) -> list[tuple[str, ...]]:
     return [one.axes for one in entries] if all(one.known for one in entries) else []
 
 
-def _are_attributes(site: Site, pair: tuple[ast.expr, ...]) -> bool:
+def _are_both_attributes(site: Site, pair: tuple[ast.expr, ...]) -> bool:
     """Return whether both are fields or constants of a class or module, themselves or by a name for one."""
     return all(isinstance(_find_source(site, one), ast.Attribute) for one in pair) and len(
         {site.text(_find_source(site, one)) for one in pair}
@@ -181,7 +181,7 @@ def _find_source(site: Site, node: ast.expr) -> ast.expr:
     """Return the definition of a local name that is bound once."""
     if not isinstance(node, ast.Name):
         return node
-    bindings, _ = lookup(site.file, node, node.id)
+    bindings, _ = lookup_bindings(site.file, node, node.id)
     if len(bindings) != 1 or bindings[0].kind not in ("assign", "unpack"):
         return node
     statement = site.file.statement(bindings[0].node)

@@ -136,4 +136,6 @@ class ExplicitLayoutsConflict(Rule):
             broken.said[name] for name in ("left", "right", "array") if "[" in broken.said.get(name, "")
         ]
         why = f"the shardings are {' and '.join(f'`{one}`' for one in operands)}" if operands else ""
-        return site.report_violation(message, help=help, why=why, words={"axes": "", "other": "", **broken.quoted})
+        return site.report_violation(
+            message, help=help, why=why, words={"axes": "", "other": "", **broken.quoted_details}
+        )

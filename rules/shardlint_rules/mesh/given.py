@@ -102,11 +102,11 @@ def node_of_axis(site: Site, one: Given, entry: SpecEntry, axis: str, nth: int =
     return node
 
 
-def bound_by(site: Site, axis: str, maps: str = "[pv]map") -> bool:
+def may_axis_be_bound(site: Site, axis: str, maps: str = "[pv]map") -> bool:
     """Return whether one of some maps in the files that run together may bind an axis of this name that is of no mesh.
     """
     quoted = rf"""(?:){maps}\b(?:[^\n]*\n){{0,6}}?[^\n]*["']{re.escape(axis)}["']"""
-    return site.program.project.holds(site.file.path, quoted)
+    return site.program.project.is_text_in_files(site.file.path, quoted)
 
 
 def is_written_axis(node: ast.AST, axis: str) -> bool:

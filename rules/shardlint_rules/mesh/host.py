@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from shardlint.model.mesh.meshes import MESH_MAKERS
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Place, Transformed, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
@@ -50,11 +50,11 @@ _DEPTH = 4
 _CALLERS = 12
 
 
-def on_the_host(site: Site, node: ast.With | ast.AsyncWith, run: Running) -> bool:
+def is_run_on_host(site: Site, node: ast.With | ast.AsyncWith, run: Running) -> bool:
     """Return whether a block runs untraced: for certain, or by evidence and with no visible trace of it."""
     if runs_on_the_host(site, node, run.calls):
         return True
-    scope = site.file.home(node).function()
+    scope = site.file.evaluation_scope(node).enclosing_function()
     unknown = site.program.region(site.file, node).traced == "unknown"
     return unknown and scope is not None and _makes_the_mesh(site, node, scope)
 
@@ -68,7 +68,7 @@ def runs_on_the_host(site: Site, node: ast.AST, also: Iterable[Place] = ()) -> b
     traced = site.program.region(site.file, node).traced
     if traced != "unknown":
         return traced == "never"
-    scope = site.file.home(node).function()
+    scope = site.file.evaluation_scope(node).enclosing_function()
     if scope is None or _host_function(site, site.file, scope, 0):
         return True
     inner = [Place(site.file, call) for one in site.file.inner_scopes(scope) for call in one.calls]
@@ -79,7 +79,7 @@ def runs_on_the_host(site: Site, node: ast.AST, also: Iterable[Place] = ()) -> b
 
 def _calls_of_function(file: FileFacts, scope: Scope) -> Iterator[Place]:
     """The calls of a function, not those of functions in it."""
-    return (Place(file, call) for call in file.walked(scope).calls)
+    return (Place(file, call) for call in file.walk_scope(scope).calls)
 
 
 # by who calls it
@@ -93,26 +93,26 @@ def _host_function(site: Site, file: FileFacts, scope: Scope, depth: int) -> boo
     traced = site.program.region(file, node.body[0]).traced
     if traced != "unknown":
         return traced == "never"
-    if _of_a_test(file, node) or _of_a_main(file, node):
+    if _is_test_code(file, node) or _is_entry_point(file, node):
         return True
     if depth >= _DEPTH:
         return False
     called: list[Place] = []
     for end in site.program.flow.ends(file, node).found:
-        if end.kind == "wrapped" or end.staged:
+        if end.kind == "wrapped" or end.is_staged:
             return False
         if end.kind == "called":
             called.append(end.place)
-    outer = [(place.file, place.file.home(place.node).function()) for place in called[:_CALLERS]]
+    outer = [(place.file, place.file.evaluation_scope(place.node).enclosing_function()) for place in called[:_CALLERS]]
     return bool(outer) and all(one is None or _host_function(site, at, one, depth + 1) for at, one in outer)
 
 
-def _of_a_test(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_test_code(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether it is a test or prepares one: functions that a test runner calls, which traces nothing."""
     stem = file.path.stem
     if not (stem.startswith("test_") or stem.endswith(("_test", "_tests")) or stem == "conftest"):
         return False
-    if any("fixture" in file.text(decorator) for decorator in definition.decorator_list):
+    if any("fixture" in file.source_text(decorator) for decorator in definition.decorator_list):
         return True
     outer = file.parent(definition)
     return isinstance(outer, ast.Module | ast.ClassDef) and (
@@ -120,9 +120,9 @@ def _of_a_test(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionD
     )
 
 
-def _of_a_main(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_entry_point(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether the function is run by a script or a command."""
-    if any(word in file.text(decorator) for decorator in definition.decorator_list for word in _RUN_BY):
+    if any(word in file.source_text(decorator) for decorator in definition.decorator_list for word in _RUN_BY):
         return True
     return isinstance(file.parent(definition), ast.Module) and definition.name in _MAINS
 
@@ -147,7 +147,7 @@ def _makes_the_mesh(site: Site, node: ast.With | ast.AsyncWith, scope: Scope) ->
     for item in node.items:
         expression: ast.expr = item.context_expr
         if isinstance(expression, ast.Name):
-            bindings, home = lookup(site.file, expression, expression.id)
+            bindings, home = lookup_bindings(site.file, expression, expression.id)
             if home is not scope or any(binding.kind == "param" for binding in bindings):
                 continue
         elif not isinstance(expression, ast.Call):

@@ -12,17 +12,17 @@ from shardlint.rules_api.rule import TOGETHER, Finding, Fix, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._set_already import set_already
 from shardlint_rules.mesh.legacy import (
-    entered,
+    edits_to_set_mesh,
+    entered_meshes,
     haliax_reads_old_mesh,
-    items,
-    libraries,
-    stack_stays,
-    stays,
+    libraries_of_old_context,
+    mesh_items,
+    reason_to_keep,
+    reason_to_keep_stack,
     surely_a_mesh,
-    to_set_mesh,
 )
 from shardlint_rules.upgrade import joint
-from shardlint_rules.upgrade.readers import file_imports, readers
+from shardlint_rules.upgrade.readers import file_imports, find_readers
 
 
 class LegacyMeshContext(Rule):
@@ -93,10 +93,10 @@ class LegacyMeshContext(Rule):
         statement = site.file.parent(item) if item is not None else None
         if not isinstance(statement, ast.With | ast.AsyncWith):
             return
-        for _, found, context in items(site.program, site.file, statement):
+        for _, found, context in mesh_items(site.program, site.file, statement):
             if found is item and surely_a_mesh(site.program, site.file, found.context_expr):
-                if not _said_otherwise(site.value(found.context_expr)):
-                    yield self._finding(site, statement, found, context)
+                if not _is_reported_by_other_rule(site.value(found.context_expr)):
+                    yield self._make_item_finding(site, statement, found, context)
 
     @detector("method")
     def report_entering(self, site: Site) -> Finding | None:
@@ -108,7 +108,7 @@ class LegacyMeshContext(Rule):
         by_method = not call.args and not call.keywords
         if not by_method:
             entered = call.args[0] if len(call.args) == 1 and not call.keywords else None
-        if entered is None or not _named_mesh(site, entered) or _said_otherwise(site.value(entered)):
+        if entered is None or not _is_jax_mesh(site, entered) or _is_reported_by_other_rule(site.value(entered)):
             return None
         text = site.shown(entered)
         fix, kept = None, "shardlint does not see where the context ends"
@@ -119,12 +119,12 @@ class LegacyMeshContext(Rule):
             )
         else:
             help = f"write `enter_context(jax.set_mesh({text}))`, which returns None, not the mesh"
-            context = site.program.contexts.manager(Place(site.file, entered))
-            kept = stack_stays(site, call, entered, context) if context is not None else kept
+            context = site.program.contexts.context_of_manager(Place(site.file, entered))
+            kept = reason_to_keep_stack(site, call, entered, context) if context is not None else kept
             if not kept:
                 name, imports = site.spell("jax.set_mesh")
                 why = "new arrays are then replicated over the mesh"
-                edits = [*site.given_to(entered, name), *imports]
+                edits = [*site.wrap_in_call(entered, name), *imports]
                 fix = site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
         return site.finding(
             entered,
@@ -135,7 +135,7 @@ class LegacyMeshContext(Rule):
             kept=kept,
         )
 
-    def _finding(
+    def _make_item_finding(
         self, site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext
     ) -> Finding:
         text = site.shown(item.context_expr)
@@ -149,7 +149,7 @@ class LegacyMeshContext(Rule):
                 "`set_mesh` raises inside jit"
             )
         else:
-            moved = self._moved(site, statement, item, context)
+            moved = self._make_move_fix(site, statement, item, context)
             fix = moved if isinstance(moved, Fix) else None
             help = f"write `with jax.set_mesh({text}):`. New arrays in this block are replicated over the mesh"
             kept = obstacle = moved if isinstance(moved, str) else ""
@@ -162,30 +162,30 @@ class LegacyMeshContext(Rule):
             )
         return site.finding(
             item.context_expr,
-            f"On {site.release('jax')} `with {_short(text)}:` warns: this mesh context is deprecated.",
+            f"On {site.release('jax')} `with {_quote_shortened(text)}:` warns: this mesh context is deprecated.",
             label="deprecated",
             help=help,
             fix=fix,
             kept=kept,
-            obstacles=self._obstacles(site, item, obstacle),
+            obstacles=self._find_obstacles(site, item, obstacle),
         )
 
-    def _obstacles(self, site: Site, item: ast.withitem, kept: str) -> tuple[str, ...]:
+    def _find_obstacles(self, site: Site, item: ast.withitem, kept: str) -> tuple[str, ...]:
         """Return the obstacles. Those of a whole project are reported once per file."""
-        found = joint.obstacles(site) if kept.startswith(TOGETHER) else ()
+        found = joint.list_obstacles(site) if kept.startswith(TOGETHER) else ()
         if found:
-            first = next((one for _, one, _ in entered(site.program, site.file)), None)
+            first = next((one for _, one, _ in entered_meshes(site.program, site.file)), None)
             return found if first is item else ()
-        return (joint.placed(site, site.file.path, item.context_expr.lineno, kept),) if kept else ()
+        return (joint.reason_with_place(site, site.file.path, item.context_expr.lineno, kept),) if kept else ()
 
-    def _moved(
+    def _make_move_fix(
         self, site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext
     ) -> Fix | str:
         """The fix, or why there is none."""
-        if readers(site).said:
-            return joint.carried(site)
-        kept = [*libraries(site), stays(site, statement, item, context)]
-        edits = to_set_mesh(site, context)
+        if find_readers(site).said:
+            return joint.make_joint_fix(site)
+        kept = [*libraries_of_old_context(site), reason_to_keep(site, statement, item, context)]
+        edits = edits_to_set_mesh(site, context)
         if edits is None:
             return "; ".join(filter(None, kept)) or "the mesh is not an expression of this file"
         why = "new arrays are then replicated over the mesh, and jax.jit rejects them if in_shardings differ"
@@ -193,18 +193,18 @@ class LegacyMeshContext(Rule):
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 
 
-def _short(text: str) -> str:
+def _quote_shortened(text: str) -> str:
     """A mesh as a message quotes it: without the arguments of a long call."""
     return text if len(text.split()) < 4 else text.split("(")[0] + "(...)"
 
 
-def _named_mesh(site: Site, node: ast.expr) -> bool:
+def _is_jax_mesh(site: Site, node: ast.expr) -> bool:
     """Return whether an expression is surely a mesh, and one of JAX."""
-    found = site.program.contexts.manager(Place(site.file, node))
+    found = site.program.contexts.context_of_manager(Place(site.file, node))
     return found is not None and found.kind == "with mesh" and surely_a_mesh(site.program, site.file, node)
 
 
-def _said_otherwise(value: Value) -> bool:
+def _is_reported_by_other_rule(value: Value) -> bool:
     """SL901 speaks of `jax.experimental.maps.mesh`."""
     return any(
         isinstance(one, CallResult) and isinstance(one.by, Api) and ".maps." in one.by.written

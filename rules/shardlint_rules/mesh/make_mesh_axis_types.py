@@ -11,13 +11,13 @@ from shardlint.model.values import Api, Constant, Items, Place, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint_rules.mesh._mapped_over import over_mesh
+from shardlint_rules.mesh._mapped_over import find_map_over_mesh
 from shardlint_rules.mesh.axis_types import (
     CONSTRAINTS,
-    constrained_nearby,
+    file_constraining_nearby,
     sharding_argument,
+    sharding_targets,
     speaks_of_explicit,
-    targets_of,
     written_for_auto,
 )
 
@@ -80,7 +80,7 @@ class MakeMeshAxisTypes(Rule):
     @detector("call")
     def report_shard_map(self, site: Site) -> Finding | None:
         """A mesh whose axes are Explicit, and a shard_map over it."""
-        found = over_mesh(site) if _makes_explicit(site) else None
+        found = find_map_over_mesh(site) if _makes_explicit(site) else None
         if found is None or speaks_of_explicit(site):
             return None
         return site.finding(
@@ -123,7 +123,7 @@ class MakeMeshAxisTypes(Rule):
         """A mesh whose axes are Explicit in a program that does not mention such axes."""
         if not _makes_explicit(site) or speaks_of_explicit(site):
             return None
-        near, form = constrained_nearby(site), "without-constraints"
+        near, form = file_constraining_nearby(site), "without-constraints"
         why = "no file of the program mentions Explicit axes"
         if near is not None:
             why, form = f"{near.path.name} constrains arrays by specs, and {why}", "with-constraints"
@@ -175,7 +175,7 @@ def _has_axis_types(site: Site) -> bool:
 
 def _makes_explicit(site: Site) -> bool:
     """Return whether the mesh has Explicit axes because the call does not say which."""
-    return site.shardings.turned_explicit(site.api) and not _has_axis_types(site)
+    return site.shardings.is_explicit_by_default(site.api) and not _has_axis_types(site)
 
 
 def _find_constraint(site: Site) -> Place | None:
@@ -184,7 +184,7 @@ def _find_constraint(site: Site) -> Place | None:
         argument = _find_shardings(site.program, file, call)
         if argument is None:
             continue
-        for target in targets_of(site.program, file, argument):
+        for target in sharding_targets(site.program, file, argument):
             over = any(all(mesh.place.node is site.call for mesh in way) for way in target.meshes)
             if target.names_an_axis and over:
                 return Place(file, call)
@@ -195,10 +195,10 @@ def _constraint_calls(program: Program, home: FileFacts) -> Iterator[tuple[FileF
     seen: set[ast.Call] = set()
     for name in CONSTRAINTS:
         word = name.rpartition(".")[2]
-        for file in program.project.with_attribute(home, word):
+        for file in program.project.files_with_attribute(home, word):
             if file is None:
                 break  # too many to read
-            for node in file.mentions(word):
+            for node in file.find_mentions(word):
                 call = file.parent(node)
                 if isinstance(call, ast.Call) and call.func is node and call not in seen:
                     seen.add(call)

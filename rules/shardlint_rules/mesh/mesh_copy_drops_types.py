@@ -10,7 +10,7 @@ from shardlint.model.mesh.meshes import mesh_of
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 
 class MeshCopyDropsTypes(Rule):
@@ -47,7 +47,7 @@ class MeshCopyDropsTypes(Rule):
         other = site.text(names.value)
         if not any(
             isinstance(part, ast.Attribute) and part.attr == "devices" and site.text(part.value) == other
-            for part in walk(devices)
+            for part in walk_nodes(devices)
         ):
             return None
         meshes = [mesh_of(option, site.program.evaluator) for option in options(site.value(names.value))]

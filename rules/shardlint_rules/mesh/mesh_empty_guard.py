@@ -12,7 +12,7 @@ from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
-from shardlint_rules.mesh.legacy import to_set_mesh
+from shardlint_rules.mesh.legacy import edits_to_set_mesh
 
 _NEW = ("jax.sharding.get_abstract_mesh", "jax._src.mesh.get_abstract_mesh", "jax.sharding.get_mesh")
 _OLD = (
@@ -59,7 +59,7 @@ class MeshEmptyGuard(Rule):
         """Each test of the mesh of `jax.set_mesh` that runs under `with mesh:` alone."""
         for guard, context in self._find_guards(site, site.call, _ENTERED):
             yield self._report_unseen_mesh(
-                site, guard, context, "`with mesh:`", self._set_anew(site, context)
+                site, guard, context, "`with mesh:`", self._fix_by_set_mesh(site, context)
             )
 
     @detector("name")
@@ -68,25 +68,25 @@ class MeshEmptyGuard(Rule):
         mesh = _physical_mesh_read(site)
         for guard, context in self._find_guards(site, mesh, SET_KINDS) if mesh is not None else ():
             yield self._report_unseen_mesh(
-                site, guard, context, "`jax.set_mesh`", self._ask_anew(site, mesh, guard)
+                site, guard, context, "`jax.set_mesh`", self._fix_by_new_query(site, mesh, guard)
             )
 
     def _find_guards(
         self, site: Site, mesh: ast.expr, kinds: tuple[ContextKind, ...]
     ) -> Iterator[tuple[ast.Attribute, Context]]:
         """The conditions that are always the same, as only meshes of these kinds are in context."""
-        for guard in _mesh_empty_guards(site, mesh) if not _asks_both(site) and _places_arrays(site) else ():
-            context = site.program.context(site.file, guard)
-            if _contexts_are_only(context, *kinds) and self._nothing_else(site, guard, *kinds):
+        for guard in _mesh_empty_guards(site, mesh) if not _checks_both_contexts(site) and _places_arrays(site) else ():
+            context = site.program.mesh_contexts(site.file, guard)
+            if _contexts_are_only(context, *kinds) and self._is_no_other_mesh_around(site, guard, *kinds):
                 yield guard, context
 
-    def _nothing_else(self, site: Site, guard: ast.Attribute, *kinds: ContextKind) -> bool:
+    def _is_no_other_mesh_around(self, site: Site, guard: ast.Attribute, *kinds: ContextKind) -> bool:
         """Return whether no mesh of the other kind is around the known contexts."""
-        around = site.program.around(site.file, guard)
+        around = site.program.surrounding_contexts(site.file, guard)
         if any(one.kind not in kinds for one in around.contexts):
             return False
         # Callers out of sight could set a mesh, if anything of the project does.
-        return around.complete or kinds == SET_KINDS or not any(map(site.anywhere, _SETTING))
+        return around.complete or kinds == SET_KINDS or not any(map(site.is_named_anywhere, _SETTING))
 
     def _report_unseen_mesh(
         self, site: Site, guard: ast.Attribute, context: Context, by: str, fix: Fix | None
@@ -101,17 +101,17 @@ class MeshEmptyGuard(Rule):
             "two contexts are separate, and the code for a mesh never runs",
         )
 
-    def _ask_anew(self, site: Site, mesh: ast.expr | None, guard: ast.Attribute) -> Fix | None:
+    def _fix_by_new_query(self, site: Site, mesh: ast.expr | None, guard: ast.Attribute) -> Fix | None:
         if guard.value is not mesh or not site.allows("jax", ">=0.5.3"):
             return None  # a name that is read for more than its emptiness
         name, imports = site.spell(_NEW[0])
         why = "the code after the guard then runs"
         return site.fix(Safety.UNSAFE, f"write {name}()", [site.replace(mesh, f"{name}()"), *imports], why)
 
-    def _set_anew(self, site: Site, context: Context) -> Fix | None:
+    def _fix_by_set_mesh(self, site: Site, context: Context) -> Fix | None:
         edits: list[Edit] = []
         for one in context.contexts:
-            changed = to_set_mesh(site, one)
+            changed = edits_to_set_mesh(site, one)
             if changed is None:
                 return None
             edits += [edit for edit in changed if edit not in edits]
@@ -164,17 +164,17 @@ def _decides_branch(site: Site, node: ast.expr) -> bool:
 
 def _places_arrays(site: Site) -> bool:
     """Return whether the function places arrays, so that skipping it has an effect."""
-    function = site.scope.function()
+    function = site.scope.enclosing_function()
     if function is None:
         return False
-    for call in site.file.walked(function).calls:
+    for call in site.file.walk_scope(function).calls:
         if any(isinstance(one, Api) and one.name in _PLACES for one in options(site.value(call.func))):
             return True
     return False
 
 
-def _asks_both(site: Site) -> bool:
-    function = site.scope.function()
+def _checks_both_contexts(site: Site) -> bool:
+    function = site.scope.enclosing_function()
     text = site.text(function.node) if function is not None else ""
     old = "thread_resources" in text or "physical_mesh" in text
     return old and ("get_abstract_mesh" in text or "get_mesh" in text or "get_concrete_mesh" in text)

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from shardlint.model.values import ClassValue, Function, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import children, none_by_default, says, walk
+from shardlint.syntax.nodes import child_nodes, mentions_name, none_by_default, walk_nodes
 
 _NAME = r"\w*(?:mesh|sharding|specs?|rules|devices)\w*"
 _LINE = rf"if\s+(?:not\s+)?{_NAME}(?:\s+is\s+None)?\s*:|({_NAME})\s*=\s*\1\s+or\b"
-_NONE = regex(r"\b(?:None|Optional|Any)\b")
+_NONE = compile_lazily(r"\b(?:None|Optional|Any)\b")
 _LOOKING = (
     "print",
     "isinstance",
@@ -77,7 +77,7 @@ class MeshLeftOut(Rule):
 
 def _find_use_before_default(site: Site) -> tuple[ast.expr, str, ast.Call] | None:
     """The argument, parameter and call above the statement that replaces the None of a parameter."""
-    statement, scope = site.syntax, site.scope.function()
+    statement, scope = site.syntax, site.scope.enclosing_function()
     node = scope.node if scope is not None else None
     if (
         not isinstance(node, ast.FunctionDef)
@@ -91,7 +91,7 @@ def _find_use_before_default(site: Site) -> tuple[ast.expr, str, ast.Call] | Non
     for above in node.body[: node.body.index(statement)]:
         if any(
             isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)
-            for one in walk(above)
+            for one in walk_nodes(above)
         ):
             return None
         for call in _find_calls(above, name):
@@ -127,17 +127,17 @@ def _name_replacing_none(statement: ast.stmt) -> str | None:
 
 def _find_calls(node: ast.AST, name: str) -> Iterator[ast.Call]:
     """The calls in a statement that are made whatever the name holds, and are no question about it."""
-    if isinstance(node, ast.If | ast.IfExp) and says(node.test, name):
+    if isinstance(node, ast.If | ast.IfExp) and mentions_name(node.test, name):
         return
     if isinstance(
         node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Assert | ast.Raise
     ):
         return
-    if isinstance(node, ast.BoolOp) and any(says(one, name) for one in node.values[:-1]):
+    if isinstance(node, ast.BoolOp) and any(mentions_name(one, name) for one in node.values[:-1]):
         return
     if isinstance(node, ast.Call) and last_name(node.func) not in _LOOKING:
         yield node
-    for child in children(node):
+    for child in child_nodes(node):
         yield from _find_calls(child, name)
 
 
@@ -155,7 +155,7 @@ def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> boo
         name = keyword or (taken[shifted] if shifted < len(taken) else None)
         if name is None or name in none_by_default(option.node.args):
             return True
-        return any(_tests_for_none(one, name) for one in walk(option.node))
+        return any(_tests_for_none(one, name) for one in walk_nodes(option.node))
     return False
 
 

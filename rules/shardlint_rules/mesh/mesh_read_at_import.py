@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Function, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, Takes, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import children, defaults
-from shardlint_rules.mesh._imported import at_import, kept_globals, set_while_importing
+from shardlint.syntax.nodes import child_nodes, parameters_with_defaults
+from shardlint_rules.mesh._imported import globals_none_until_bound, set_while_importing, when_run_at_import
 
 _AMBIENT = ("jax.sharding.get_abstract_mesh", "jax.sharding.get_mesh")
 
@@ -67,7 +67,7 @@ class MeshReadAtImport(Rule):
         if "mesh" not in name.lower():
             return None
         what = _describe_mesh_read(site, call)
-        when = at_import(site, call) if what is not None else None
+        when = when_run_at_import(site, call) if what is not None else None
         if what is None or when is None:
             return None
         return site.finding(
@@ -82,18 +82,18 @@ class MeshReadAtImport(Rule):
     def find_copies(self, site: Site) -> Iterator[Finding]:
         """Names that are taken from a module while they are still None."""
         statement = site.syntax
-        if not isinstance(statement, ast.ImportFrom) or site.file.home(statement).kind != "module":
+        if not isinstance(statement, ast.ImportFrom) or site.file.evaluation_scope(statement).kind != "module":
             return
         for alias in statement.names:
             if "mesh" not in alias.name.lower():
                 continue
             name = alias.asname or alias.name
-            file = _taken_from(site, statement)
-            if file is None or alias.name not in kept_globals(file):
+            file = _imported_module_file(site, statement)
+            if file is None or alias.name not in globals_none_until_bound(file):
                 continue
             if not any(
-                isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and _of_module(site, one, name)
-                for one in site.file.mentions(name)
+                isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and _is_name_of_module(site, one, name)
+                for one in site.file.find_mentions(name)
             ) or set_while_importing(site, file, alias.name):
                 continue
             yield site.finding(
@@ -123,11 +123,11 @@ def _find_own(site: Site) -> Iterator[ast.Call]:
             continue
         if isinstance(node, ast.Call):
             yield node
-        parts += children(node)
+        parts += child_nodes(node)
 
 
 def _find_default(arguments: ast.arguments, parameter: ast.arg) -> Iterator[ast.expr]:
-    return (default for one, default in defaults(arguments) if one is parameter and default is not None)
+    return (default for one, default in parameters_with_defaults(arguments) if one is parameter and default is not None)
 
 
 def _describe_mesh_read(site: Site, call: ast.Call) -> str | None:
@@ -137,12 +137,12 @@ def _describe_mesh_read(site: Site, call: ast.Call) -> str | None:
         return None
     getter = found[0]
     if isinstance(getter, Api):
-        ambient = getter.name in _AMBIENT and site.anywhere("set_mesh")
+        ambient = getter.name in _AMBIENT and site.is_named_anywhere("set_mesh")
         return "no mesh is set while modules are imported" if ambient else None
     if not isinstance(getter, Function) or not isinstance(getter.node, ast.FunctionDef):
         return None
     file, name = getter.place.file, _find_returned(getter.node)
-    if name is None or name not in kept_globals(file) or set_while_importing(site, file, name):
+    if name is None or name not in globals_none_until_bound(file) or set_while_importing(site, file, name):
         return None
     return f"`{name}` of {file.path.name} is None until a function sets it"
 
@@ -161,14 +161,18 @@ def _find_returned(getter: ast.FunctionDef) -> str | None:
     return None
 
 
-def _taken_from(site: Site, statement: ast.ImportFrom) -> FileFacts | None:
+def _imported_module_file(site: Site, statement: ast.ImportFrom) -> FileFacts | None:
     """The file of the module that something is taken from."""
     project, name = site.program.project, statement.module or ""
     here = site.file.path
-    path = project.relative(here, statement.level, name) if statement.level else project.resolve(name, here)
+    path = (
+        project.resolve_relative(here, statement.level, name)
+        if statement.level
+        else project.resolve_module(name, here)
+    )
     return project.facts(path) if path is not None else None
 
 
-def _of_module(site: Site, use: ast.Name, name: str) -> bool:
-    bindings, _ = lookup(site.file, use, name)
+def _is_name_of_module(site: Site, use: ast.Name, name: str) -> bool:
+    bindings, _ = lookup_bindings(site.file, use, name)
     return any(binding.kind == "from" for binding in bindings)

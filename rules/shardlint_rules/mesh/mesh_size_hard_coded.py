@@ -6,12 +6,12 @@ import ast
 import math
 from collections.abc import Iterator
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, Constant, Items, Place, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
 
 _MESH = "jax.sharding.Mesh"
@@ -19,7 +19,7 @@ _MAKE = "jax.make_mesh"
 _GRID = "jax.experimental.mesh_utils.create_device_mesh"
 _FLAG = "xla_force_host_platform_device_count"
 _OPTION = "jax_num_cpu_devices"
-_COUNTED = regex(rf"{_FLAG}[= ](\d+)")
+_COUNTED = compile_lazily(rf"{_FLAG}[= ](\d+)")
 _WHOLE = ("numpy.array", "numpy.asarray", "jax.numpy.array", "jax.numpy.asarray")
 
 _KEYWORDS = ("axis_names", "axis_types", "axis_shapes", "axis_sizes", "mesh_shape", "devices")
@@ -110,15 +110,15 @@ def _simulated_device_count(site: Site) -> tuple[int, int] | None:
 
 def _device_count_settings(site: Site, file: FileFacts, text: str) -> Iterator[tuple[int, int]]:
     """Statements of the module itself that set the number of devices."""
-    if not file.says(text):
+    if not file.contains_text(text):
         return
-    for statement in file.walked(file.module).body:
+    for statement in file.walk_scope(file.module).body_statements:
         match statement:
             case (
                 ast.Assign(targets=[ast.Subscript() as target], value=value)
                 | ast.AugAssign(target=ast.Subscript() as target, value=value)
-            ) if text == _FLAG and "environ" in file.text(target) and "XLA_FLAGS" in file.text(target):
-                number = _COUNTED.search(file.text(value))
+            ) if text == _FLAG and "environ" in file.source_text(target) and "XLA_FLAGS" in file.source_text(target):
+                number = _COUNTED.search(file.source_text(value))
                 if number is not None:
                     yield int(number[1]), statement.lineno
             case ast.Expr(
@@ -167,7 +167,7 @@ def _definition_of_name(site: Site, node: ast.expr) -> ast.expr:
     for _ in range(4):
         if not isinstance(node, ast.Name):
             break
-        bindings, _ = lookup(site.file, node, node.id)
+        bindings, _ = lookup_bindings(site.file, node, node.id)
         if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
             break
         node = bindings[0].value

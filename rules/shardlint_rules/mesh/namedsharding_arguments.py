@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from shardlint.model.api import DEVICE_LISTS
 from shardlint.model.mesh.meshes import MESH_MAKERS, is_spec
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallResult, Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh._called_devices import called_devices
+from shardlint_rules.mesh._called_devices import reason_meant_as_devices
 from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _SPEC = "jax.sharding.PartitionSpec"
@@ -121,7 +121,7 @@ class NamedShardingArguments(Rule):
         rest = site.call.args[2:] if spec in site.call.args else []
         values = [site.value(node) for node in rest]
         if rest and all(isinstance(value, Constant) and value.value not in _MEMORIES for value in values):
-            start, end = site.file.span(spec)[0], site.file.span(rest[-1])[1]
+            start, end = site.file.character_span(spec)[0], site.file.character_span(rest[-1])[1]
             inner = ", ".join(site.text(node) for node in (spec, *rest))
             return self._report_wrong_spec(site, spec, "axis names, not a spec", inner, span=(start, end))
         return self._report_wrong_spec(site, spec, "a string, not a spec", site.text(spec))
@@ -142,7 +142,7 @@ class NamedShardingArguments(Rule):
     def _report_wrong_spec(
         self, site: Site, spec: ast.expr, label: str, inner: str, span: tuple[int, int] | None = None
     ) -> Finding:
-        start, end = span or site.file.span(spec)
+        start, end = span or site.file.character_span(spec)
         fix: Fix | None = None
         if isinstance(spec, _WRITTEN):
             name, imports = site.spell(_SPEC)
@@ -169,7 +169,7 @@ class NamedShardingArguments(Rule):
     def report_called_devices(self, site: Site) -> Finding | None:
         """A name in the place of the mesh whose other uses are those of devices."""
         mesh = _find_mesh(site)
-        why = called_devices(site, mesh) if mesh is not None else ""
+        why = reason_meant_as_devices(site, mesh) if mesh is not None else ""
         return _report_devices(site, mesh, why) if mesh is not None and why else None
 
 
@@ -209,7 +209,7 @@ def _holds_devices(site: Site, node: ast.AST, depth: int) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
         return _holds_devices(site, node.func.value, depth + 1)
     if isinstance(node, ast.Name):
-        bindings, _ = lookup(site.file, node, node.id)
+        bindings, _ = lookup_bindings(site.file, node, node.id)
         if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
             return False
         return _holds_devices(site, bindings[0].value, depth + 1)

@@ -10,8 +10,8 @@ from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax.enclosing import block_of
-from shardlint_rules.mesh.legacy import items
+from shardlint.syntax.enclosing import enclosing_block
+from shardlint_rules.mesh.legacy import mesh_items
 
 _With = ast.With | ast.AsyncWith
 # What reads the mesh of `with mesh:` also under jax.set_mesh.
@@ -48,7 +48,7 @@ class NestedMeshContexts(Rule):
         if outer is None:
             return
         for statement, item in _contexts_inside_set_mesh(site):
-            for _, entered, context in items(site.program, site.file, statement):
+            for _, entered, context in mesh_items(site.program, site.file, statement):
                 if item is not None and entered is not item:
                     continue
                 finding = self._make_finding(site, outer, entered, context.mesh)
@@ -67,7 +67,7 @@ class NestedMeshContexts(Rule):
             current is None
             or inner is None
             or not _are_different_meshes(current, inner)
-            or any(map(site.file.says, _READERS))
+            or any(map(site.file.contains_text, _READERS))
         ):
             return None
         return site.finding(
@@ -100,7 +100,7 @@ def _contexts_inside_set_mesh(site: Site) -> Iterator[tuple[_With, ast.withitem 
             if not any(_calls_set_mesh(site, item.context_expr) for item in after):
                 yield from _contexts_below(site, statement.body)
     elif isinstance(parent, ast.Expr):
-        block = block_of(site.file, parent)
+        block = enclosing_block(site.file, parent)
         rest = block[block.index(parent) + 1 :]
         yield from _contexts_below(site, rest)
 

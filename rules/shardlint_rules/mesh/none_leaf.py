@@ -12,24 +12,24 @@ from shardlint.model.mesh.meshes import is_sharding, is_spec
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, Scope, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.jit.trees import MAPS
 
 # How people name a PartitionSpec, a sharding, and what gives one.
-_SPEC = regex(
+_SPEC = compile_lazily(
     r"(^|_)(p?specs?|ps|partitions?|partitioning|partition_?specs?|shardings?|pspecs|axis_resources)($|_)",
     re.IGNORECASE,
 )
 _NEAR = r"partitionspec|sharding|\bps?\b|_specs?\b|\bp?specs\b"
 # `named_tree_map`, `tree.map_with_path`; not these, which map over arrays or devices.
-_MAPPING = regex(r"(^|_)(tree_?)?(multi)?map(_with_path|_with_names?|_structure|ped)?$", re.IGNORECASE)
+_MAPPING = compile_lazily(r"(^|_)(tree_?)?(multi)?map(_with_path|_with_names?|_structure|ped)?$", re.IGNORECASE)
 _NO_TREE = ("builtins.map", "jax.shard_map", "jax.lax.map", "jax.experimental.maps.xmap")
 # The boxes of Flax and Praxis that hold an array with the names of its axes.
-_BOX = regex(r"^(Logically)?Partitioned$|^AxisMetadata$|^Boxed")
+_BOX = compile_lazily(r"^(Logically)?Partitioned$|^AxisMetadata$|^Boxed")
 _TEST_AND_RETURN = 2
-_KEEPS_NONE = regex(
+_KEEPS_NONE = compile_lazily(
     r"is_leaf\s*=\s*(lambda|\w+_none|is_none)[^\n]*([Nn]one)\b|none_is_leaf\s*=\s*True|type\(None\)|NoneType"
 )
 
@@ -76,16 +76,16 @@ class NoneLeaf(Rule):
     def report_return(self, site: Site) -> Finding | None:
         """A `return None` of a function that is mapped over a tree and else returns specs."""
         statement = site.syntax
-        function = site.scope.function()
+        function = site.scope.enclosing_function()
         if not isinstance(statement, ast.Return) or function is None or function.kind != "function":
             return None
-        node = _none_in(statement.value) or (statement if statement.value is None else None)
-        if node is None or _says_none(function.node):
+        node = _find_none(statement.value) or (statement if statement.value is None else None)
+        if node is None or _is_annotated_none(function.node):
             return None
         form = _find_form(site.file, node, function)
         if form is None:
             return None
-        others = [one.value for one in site.file.walked(function).returns if isinstance(one, ast.Return)]
+        others = [one.value for one in site.file.walk_scope(function).returns if isinstance(one, ast.Return)]
         gives = [
             value
             for other in others
@@ -133,25 +133,25 @@ def _find_form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | 
     inner: ast.AST = node
     for outer in file.ancestors(node):
         if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:
-            asked = list(walk(outer.test))
+            asked = list(walk_nodes(outer.test))
             held = outer.body if isinstance(outer.body, list) else [outer.body]
             if _asks_for_box(outer.test) and inner not in held:
                 return "unboxed"
-            if any(_is_none(part) for part in asked) or any(_asks_kind(part) for part in asked):
+            if any(_is_none(part) for part in asked) or any(_tests_leaf_kind(part) for part in asked):
                 return None
-            return "scalar" if any(_of_shape(part) for part in asked) else None
+            return "scalar" if any(_is_about_shape(part) for part in asked) else None
         if isinstance(outer, ast.For | ast.While | ast.ExceptHandler | ast.Lambda):
             return None
         if function is not None and outer is function.node:
             break
         inner = outer
-    body = function.body if function is not None else []
+    body = function.body_statements if function is not None else []
     if len(body) != _TEST_AND_RETURN or inner is not body[-1]:
         return None
     return "unboxed" if any(isinstance(one, ast.If) and _asks_for_box(one.test) for one in body) else None
 
 
-def _asks_kind(node: ast.AST) -> bool:
+def _tests_leaf_kind(node: ast.AST) -> bool:
     """A question about what kind of thing a leaf is: what is not an array has no spec."""
     name = last_name(node.func) if isinstance(node, ast.Call) else ""
     return name in ("isinstance", "hasattr", "getattr", "callable", "issubclass", "type") or name.startswith(
@@ -167,7 +167,7 @@ def _asks_for_box(test: ast.expr) -> bool:
     return False
 
 
-def _of_shape(node: ast.AST) -> bool:
+def _is_about_shape(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute | ast.Name) and bool(
         {"ndim", "shape", "size", "rank", "is_scalar", "isscalar", "numel", "shapes"} & {last_name(node)}
     )
@@ -186,18 +186,18 @@ def _list_parts(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
-def _none_in(node: ast.expr | None) -> ast.expr | None:
+def _find_none(node: ast.expr | None) -> ast.expr | None:
     return next((part for part in _list_parts(node) if _is_none(part)), None) if node is not None else None
 
 
-def _says_none(node: ast.AST) -> bool:
+def _is_annotated_none(node: ast.AST) -> bool:
     """Return whether a function is annotated to return None, so that its callers are expected to know."""
     returns = getattr(node, "returns", None)
     return returns is not None and any(
         (isinstance(part, ast.Constant) and (part.value is None or "None" in str(part.value)))
         or (isinstance(part, ast.Name) and part.id == "Optional")
         or (isinstance(part, ast.Attribute) and part.attr == "Optional")
-        for part in walk(returns)
+        for part in walk_nodes(returns)
     )
 
 
@@ -217,7 +217,7 @@ def _is_mapped(site: Site, function: Scope) -> bool:
         isinstance(use, ast.Name | ast.Attribute)
         and isinstance(use.ctx, ast.Load)
         and _find_mapping(site, use) is not None
-        for use in site.file.mentions(function.name)
+        for use in site.file.find_mentions(function.name)
     )
 
 

@@ -10,15 +10,20 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.mesh.meshes import Mesh
-from shardlint.model.reach import lookup
-from shardlint.model.signatures import of_definition
+from shardlint.model.reach import lookup_bindings
+from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import Api, CallResult, Constant, Place, options
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.devices import is_device, single_device
-from shardlint_rules.mesh.running import Running, names, running, yielded_to
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.jit.devices import is_device, is_single_device
+from shardlint_rules.mesh.running import (
+    Running,
+    code_run_during_yield,
+    find_calls_in_block,
+    possible_api_names,
+)
 
 _DEFAULT = "jax.default_device"
 _PUT = "jax.device_put"
@@ -26,13 +31,13 @@ _COPIES = ("numpy.", "jax.device_get")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _WAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 # `mesh.devices.flat[0]`, `mesh.devices[0, 0]`: one element of an array of devices.
-_ELEMENT = regex(r"devices\b.*\[[^:\[\]]*\]$")
+_ELEMENT = compile_lazily(r"devices\b.*\[[^:\[\]]*\]$")
 # `jax.devices()[:4]`, `devices[4:]`: some of the devices.
-_SOME = regex(r"devices\b.*\[[^\]]*:[^\]]*\]")
+_SOME = compile_lazily(r"devices\b.*\[[^\]]*:[^\]]*\]")
 _DEPTH = 3
 
 
-def obstacle(site: Site, statement: ast.With | ast.AsyncWith, run: Running, mesh: Mesh | None) -> str:
+def find_obstacle(site: Site, statement: ast.With | ast.AsyncWith, run: Running, mesh: Mesh | None) -> str:
     """Why a `with` block would be another program under jax.set_mesh, with the line that makes it one; else empty."""
     return (
         _coroutines_while_entered(site, statement)
@@ -45,9 +50,9 @@ def _coroutines_while_entered(site: Site, statement: ast.With | ast.AsyncWith) -
     """Other coroutines that run while the block is entered."""
     blocks = [Place(site.file, statement)]
     if any(isinstance(part, ast.Yield) for part in _nodes_outside_functions(statement)):
-        blocks += yielded_to(site.program, blocks[0]) or ()
+        blocks += code_run_during_yield(site.program, blocks[0]) or ()
     for block in blocks:
-        of_async = isinstance(block.file.home(block.node).node, ast.AsyncFunctionDef)
+        of_async = isinstance(block.file.evaluation_scope(block.node).node, ast.AsyncFunctionDef)
         for part in _nodes_outside_functions(block.node):
             waits = isinstance(part, _WAITS) or (isinstance(part, ast.comprehension) and part.is_async)
             if waits or (of_async and isinstance(part, ast.Yield)):
@@ -77,9 +82,9 @@ def _default_device(site: Site, statement: ast.With | ast.AsyncWith, run: Runnin
         for call in (one for scope in file.inner_scopes(file.module) for one in scope.calls):
             place = Place(file, call)
             if _sets_default(site, place) or (
-                _DEFAULT in names(site.program, place) and _holds_in(site, place, statement, run)
+                _DEFAULT in possible_api_names(site.program, place) and _holds_in(site, place, statement, run)
             ):
-                text = " ".join(file.text(call).split())
+                text = " ".join(file.source_text(call).split())
                 return (
                     f"`{text}` at {site.where(place)} puts new arrays on one device; under jax.set_mesh they are "
                     "replicated over the mesh"
@@ -105,8 +110,8 @@ def _holds_in(site: Site, place: Place, statement: ast.With | ast.AsyncWith, run
         return True
     if outer is statement or outer in site.file.ancestors(statement) or statement in place.file.ancestors(outer):
         return True
-    inside = {part for part in walk(statement) if isinstance(part, ast.Call)}
-    around = running(site.program, Place(place.file, outer))
+    inside = {part for part in walk_nodes(statement) if isinstance(part, ast.Call)}
+    around = find_calls_in_block(site.program, Place(place.file, outer))
     return any(one.node in inside for one in around.calls) or any(one.node is place.node for one in run.calls)
 
 
@@ -118,7 +123,7 @@ def _committed_array_used(
         for place, target in _list_placements(site, file):
             if _is_unrelated(site, place, statement, run):
                 continue
-            text = " ".join(place.text().split())
+            text = " ".join(place.source_text().split())
             where = site.where(place)
             if _is_one_device(site, target, _DEPTH):
                 return (
@@ -135,7 +140,7 @@ def _committed_array_used(
 
 def _is_unrelated(site: Site, place: Place, statement: ast.With | ast.AsyncWith, run: Running) -> bool:
     """True if a placement is in a function that shares no caller, and no class, with the function around the block."""
-    placing, around = place.scope.function(), site.file.home(statement).function()
+    placing, around = place.scope.enclosing_function(), site.file.evaluation_scope(statement).enclosing_function()
     if placing is None or any(one.node is place.node for one in run.calls):
         return False
     if placing.node in site.file.ancestors(statement):
@@ -150,7 +155,7 @@ def _is_unrelated(site: Site, place: Place, statement: ast.With | ast.AsyncWith,
 
 
 def _is_test(site: Site, place: Place) -> bool:
-    function = place.scope.function()
+    function = place.scope.enclosing_function()
     name = getattr(function.node, "name", "") if function is not None else ""
     return name.startswith("test") and site.program.project.is_test(place.file.path)
 
@@ -159,8 +164,8 @@ def _find_callers(site: Site, function: Place, depth: int = _DEPTH) -> set[ast.A
     """A function, its class, and the functions and modules that call it, directly or not."""
     found = {function.node, *(one for one in function.file.ancestors(function.node) if isinstance(one, ast.ClassDef))}
     assert isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-    for call in site.program.flow.ends(function.file, function.node).called() if depth else ():
-        caller = call.scope.function()
+    for call in site.program.flow.ends(function.file, function.node).direct_calls() if depth else ():
+        caller = call.scope.enclosing_function()
         found |= (
             {call.file.tree}
             if caller is None
@@ -171,12 +176,12 @@ def _find_callers(site: Site, function: Place, depth: int = _DEPTH) -> set[ast.A
 
 def _list_placements(site: Site, file: FileFacts) -> Iterator[tuple[Place, Place]]:
     """The calls of a file that place arrays, each with where to."""
-    for mention in file.mentions("device_put"):
+    for mention in file.find_mentions("device_put"):
         call = file.parent(mention)
         if isinstance(call, ast.Call) and call.func is mention and len(call.args) > 1:
-            if _PUT in names(site.program, Place(file, call)) and not _leaves_the_device(site, file, call):
+            if _PUT in possible_api_names(site.program, Place(file, call)) and not _leaves_the_device(site, file, call):
                 yield Place(file, call), Place(file, call.args[1])
-    for keyword in file.mentions("device"):
+    for keyword in file.find_mentions("device"):
         call = file.parent(keyword)
         if isinstance(keyword, ast.keyword) and isinstance(call, ast.Call):
             called = options(site.program.value(file, call.func))
@@ -191,24 +196,31 @@ def _leaves_the_device(site: Site, file: FileFacts, call: ast.Call) -> bool:
     outer = file.parent(call)
     if not isinstance(outer, ast.Call) or call not in outer.args[:1]:
         return False
-    return all(one == _PUT or one.startswith(_COPIES) for one in names(site.program, Place(file, outer)) or {""})
+    return all(
+        one == _PUT or one.startswith(_COPIES)
+        for one in possible_api_names(site.program, Place(file, outer)) or {""}
+    )
 
 
 def _is_one_device(site: Site, target: Place, depth: int) -> bool:
     node = target.node
     at = Site(site.program, target.file, node, Api("", ""), "name", site.targets, site.rule)
-    if is_device(at, node) or (single_device(at, node) and _is_a_call(at, node)) or _ELEMENT.search(target.text()):
+    if (
+        is_device(at, node)
+        or (is_single_device(at, node) and _is_a_call(at, node))
+        or _ELEMENT.search(target.source_text())
+    ):
         return True
     if not isinstance(node, ast.Name) or not depth:
         return False
-    bindings, scope = lookup(target.file, node, node.id)
+    bindings, scope = lookup_bindings(target.file, node, node.id)
     if [one.kind for one in bindings] == ["assign"] and bindings[0].value is not None:
         return _is_one_device(site, Place(target.file, bindings[0].value), depth - 1)
     function = scope.node if scope is not None else None
     if [one.kind for one in bindings] != ["param"] or not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
-    for called in site.program.flow.ends(target.file, function).called():
-        given = of_definition(function).bind(site.program.evaluator.arguments(called)) or {}
+    for called in site.program.flow.ends(target.file, function).direct_calls():
+        given = parameters_of_definition(function).bind_arguments(site.program.evaluator.read_arguments(called)) or {}
         if node.id in given and _is_one_device(site, given[node.id], depth - 1):
             return True
     return False
@@ -225,7 +237,7 @@ def _is_elsewhere(site: Site, target: Place, mesh: Mesh) -> bool:
         parts = at.sharding_parts(option)
         other = at.mesh_of(parts[0]) if parts is not None else None
         if other is not None and other.place.node is not mesh.place.node:
-            if any(_SOME.search(one.place.text()) for one in (mesh, other)):
+            if any(_SOME.search(one.place.source_text()) for one in (mesh, other)):
                 return True
     return False
 
@@ -234,6 +246,6 @@ def _files_holding(site: Site, *texts: str) -> Iterator[FileFacts]:
     """The files that run with the site and hold a text, tests only where it is one."""
     project = site.program.project
     tests = project.is_test(site.file.path)
-    for file in project.holding(site.file.path, texts):
+    for file in project.files_holding(site.file.path, texts):
         if file is not None and (file is site.file or tests or not project.is_test(file.path)):
             yield file

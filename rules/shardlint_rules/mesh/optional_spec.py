@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.guards import met_by_every_call
-from shardlint.model.mesh.meshes import leaves
+from shardlint.model.mesh.meshes import literal_leaves
 from shardlint.model.values import (
     Assumed,
     CallResult,
@@ -25,7 +25,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _PUT = ("jax.lax.with_sharding_constraint", "jax.reshard")
@@ -79,7 +79,7 @@ class OptionalSpec(Rule):
         """The spec of a call that may be None."""
         node = self._find_spec(site)
         last = node.values[-1] if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else node
-        if node is None or last is None or asked_about(site.file, last, besides=node):
+        if node is None or last is None or is_object_tested(site.file, last, besides=node):
             return None
         if part_of_spec(site, node):
             return None  # a tuple: SL305 and SL326 speak of it
@@ -88,7 +88,7 @@ class OptionalSpec(Rule):
             return None  # there None means PartitionSpec()
         form, why = "", self._explain_why(site, node)
         if why is None:
-            form, why = "omitted-field", self._left_out(site, last)
+            form, why = "omitted-field", self._call_without_spec(site, last)
         if why is None:
             return None
         kind = "TypeError" if site.api == "jax.sharding.NamedSharding" else "ValueError"
@@ -104,7 +104,7 @@ class OptionalSpec(Rule):
 
     def _find_spec(self, site: Site) -> ast.expr | None:
         if site.api in _CONVERTED:
-            place = site.arguments.get("pspecs", ("local_inputs", "global_mesh", "pspecs"))
+            place = site.arguments.argument_for("pspecs", ("local_inputs", "global_mesh", "pspecs"))
             return place.node if place is not None and isinstance(place.node, ast.expr) else None
         return site.argument(_TAKING[site.api])
 
@@ -117,7 +117,7 @@ class OptionalSpec(Rule):
         strict = evaluator.strict.value(Place(site.file, node)) if isinstance(evaluator, Assuming) else None
         if isinstance(strict, Parameter) and _default_is_none(strict):
             return None  # a call may leave it out that does not come here
-        value = evaluator.trees.expanded(site.value(node))
+        value = evaluator.trees.expand_tree_map(site.value(node))
         found = options(value)
         if len(found) == 1 and isinstance(found[0], Parameter):
             return self._find_parameter(site, found[0])
@@ -133,17 +133,17 @@ class OptionalSpec(Rule):
 
     def _find_parameter(self, site: Site, parameter: Parameter) -> str | None:
         """A parameter whose default is None, and that a call leaves out which surely leads here."""
-        if not _default_is_none(parameter) or _NONE not in site.program.callers.seen(parameter):
+        if not _default_is_none(parameter) or _NONE not in site.program.callers.visible_argument_values(parameter):
             return None
         # None that comes from an outer function's parameter may come in a call that nobody makes.
-        owner = parameter.place.file.home(parameter.place.node).function()
+        owner = parameter.place.file.evaluation_scope(parameter.place.node).enclosing_function()
         if owner is None or not met_by_every_call(site.file, site.call, owner.node):
             return None
         return f"a call leaves out `{parameter.name}`, whose default is None"
 
-    def _left_out(self, site: Site, node: ast.expr) -> str | None:
+    def _call_without_spec(self, site: Site, node: ast.expr) -> str | None:
         """The call that makes an object without the field that holds the spec, if its default is None."""
-        found = options(site.program.evaluator.trees.expanded(site.value(node)))
+        found = options(site.program.evaluator.trees.expand_tree_map(site.value(node)))
         if not any(isinstance(one, Assumed) and one.value == _NONE for one in found):
             return None
         return _call_without_field(site, node)
@@ -159,7 +159,7 @@ def _call_without_field(site: Site, node: ast.expr) -> str | None:
         cls = one.by
         if not isinstance(cls.place.node, ast.ClassDef):
             continue
-        names = tuple(site.program.evaluator.classes.objects.fields(cls))
+        names = tuple(site.program.evaluator.classes.objects.list_fields(cls))
         for end in site.program.flow.in_sight(cls.place.file, cls.place.node).found:
             call = end.place.node
             if end.kind != "called" or not isinstance(call, ast.Call) or node.attr not in names:
@@ -167,7 +167,7 @@ def _call_without_field(site: Site, node: ast.expr) -> str | None:
             for made in options(site.program.value(end.place.file, call)):
                 if not isinstance(made, CallResult) or made.by != cls or made.call is None:
                     continue
-                if not made.call.may_have(node.attr, names):
+                if not made.call.may_have_argument(node.attr, names):
                     where = f"{end.place.file.path.name}:{call.lineno}"
                     return f"`{cls.place.node.name}(...)` at {where} leaves out `{node.attr}`, whose default is None"
     return None
@@ -175,7 +175,7 @@ def _call_without_field(site: Site, node: ast.expr) -> str | None:
 
 def _default_is_none(parameter: Parameter) -> bool:
     file = parameter.place.file
-    for binding in file.bindings(file.home(parameter.place.node), parameter.name):
+    for binding in file.bindings(file.evaluation_scope(parameter.place.node), parameter.name):
         if binding.node is parameter.place.node:
             return isinstance(binding.value, ast.Constant) and binding.value.value is None
     return False
@@ -185,7 +185,7 @@ def _holds_none(value: Value) -> bool:
     """Return whether a tree of specs surely has None for a leaf."""
     match value:
         case Items(items=items):
-            if any(isinstance(name, Constant) and isinstance(name.value, str) for name in leaves(value)):
+            if any(isinstance(name, Constant) and isinstance(name.value, str) for name in literal_leaves(value)):
                 return False  # a tuple of axis names: SL326 speaks of it
             return any(item == _NONE or _holds_none(item) for item in items)
         case Table(entries=entries):
@@ -195,19 +195,19 @@ def _holds_none(value: Value) -> bool:
     return False
 
 
-def asked_about(file: FileFacts, node: ast.expr, owner: bool = True, besides: ast.expr | None = None) -> bool:
+def is_object_tested(file: FileFacts, node: ast.expr, owner: bool = True, besides: ast.expr | None = None) -> bool:
     """Return whether a test in the function, or around it, is about the object of an expression: `if spec is None`.
 
     With `owner` also one that asks about the object it is a field of. `besides` is a test that does not count.
     """
-    names = {file.text(node), *(part.id for part in walk(node) if isinstance(part, ast.Name))} - {
+    names = {file.source_text(node), *(part.id for part in walk_nodes(node) if isinstance(part, ast.Name))} - {
         "self",
         "cls",
     }
     if not owner and isinstance(node, ast.Attribute):
         names = set()
-    names |= {part.attr for part in walk(node) if isinstance(part, ast.Attribute)}
-    function = file.home(node).function()
+    names |= {part.attr for part in walk_nodes(node) if isinstance(part, ast.Attribute)}
+    function = file.evaluation_scope(node).enclosing_function()
     while function is not None:
         tested = (
             _tested_names(file, function.node)
@@ -216,26 +216,26 @@ def asked_about(file: FileFacts, node: ast.expr, owner: bool = True, besides: as
         )
         if not names.isdisjoint(tested):
             return True
-        function = function.parent.function() if function.parent is not None else None
+        function = function.parent.enclosing_function() if function.parent is not None else None
     return False
 
 
 def _tested_names(file: FileFacts, function: ast.AST) -> frozenset[str]:
     """The names and attributes that the tests in a function speak of."""
-    return file.remembered("names in tests", function, lambda: frozenset(_names_in_tests(function)))
+    return file.remember_for_node("names in tests", function, lambda: frozenset(_names_in_tests(function)))
 
 
 def _names_in_tests(function: ast.AST, besides: ast.expr | None = None) -> Iterator[str]:
     for tested in _test_expressions(function):
         if tested is besides:
             continue
-        for part in walk(tested):
+        for part in walk_nodes(tested):
             if isinstance(part, ast.Name | ast.Attribute):
                 yield part.id if isinstance(part, ast.Name) else part.attr
 
 
 def _test_expressions(node: ast.AST) -> Iterator[ast.expr]:
-    for part in walk(node):
+    for part in walk_nodes(node):
         match part:
             case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):
                 yield test

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Literal
 
 from shardlint.model import Program
-from shardlint.model.mesh.meshes import SHARDINGS, leaves, sharding_parts, spec_of
-from shardlint.model.reach import lookup
+from shardlint.model.mesh.meshes import SHARDINGS, literal_leaves, sharding_parts, spec_of
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import Jitted, jitted_value
 from shardlint.model.values import (
     Api,
@@ -72,7 +72,7 @@ _UNKNOWN: Origins = frozenset(("unknown",))
 _WINS: tuple[Origin, ...] = ("placed", "unknown", "fresh", "loose", "host")
 
 
-def refused(program: Program, run: Running) -> str:
+def why_arguments_refused(program: Program, run: Running) -> str:
     """Why a jit that a block runs may refuse its arguments under jax.set_mesh; empty where none does."""
     for place in run.calls:
         assert isinstance(place.node, ast.Call)
@@ -89,12 +89,12 @@ def _called_functions(program: Program, place: Place) -> tuple[Value, ...]:
     found = options(program.value(place.file, place.node))
     node, compiled = place.node, False
     if isinstance(node, ast.Name):
-        bindings, _ = lookup(place.file, node, node.id)
+        bindings, _ = lookup_bindings(place.file, node, node.id)
         node = bindings[0].value if len(bindings) == 1 and bindings[0].value is not None else node
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _AHEAD:
         node, compiled = node.func.value, True
         if isinstance(node, ast.Name):
-            bindings, _ = lookup(place.file, node, node.id)
+            bindings, _ = lookup_bindings(place.file, node, node.id)
             if len(bindings) == 1 and isinstance(bindings[0].value, ast.Call):
                 called = bindings[0].value
                 ahead = isinstance(called.func, ast.Attribute) and called.func.attr in _AHEAD
@@ -103,10 +103,10 @@ def _called_functions(program: Program, place: Place) -> tuple[Value, ...]:
 
 
 def _describe_argument(program: Program, call: Place, argument: ast.expr) -> str:
-    text = " ".join(call.file.text(argument).split())
+    text = " ".join(call.file.source_text(argument).split())
     where = f"{call.file.path.name}:{call.line}"
     advice = "place it with `jax.device_put` first"
-    if "fresh" in _Origins(program).of(Place(call.file, argument)):
+    if "fresh" in _Origins(program).find_origins(Place(call.file, argument)):
         return (
             f"under jax.set_mesh `{text}` (at {where}) would be replicated, and the call with in_shardings would "
             f"reject it; {advice}"
@@ -119,7 +119,7 @@ def _describe_argument(program: Program, call: Place, argument: ast.expr) -> str
 
 def _refused_argument(program: Program, place: Place, function: Jitted) -> ast.expr | None:
     """An argument of a call that in_shardings may refuse."""
-    given = function.setting("in_shardings") or function.setting("in_axis_resources")
+    given = function.setting_expression("in_shardings") or function.setting_expression("in_axis_resources")
     call = place.node
     assert isinstance(call, ast.Call)
     if given is None and function.api == _PJIT and len(function.settings.positional) > 1:
@@ -133,7 +133,7 @@ def _refused_argument(program: Program, place: Place, function: Jitted) -> ast.e
         if isinstance(argument, ast.Starred):
             return argument if _may_split(program, wanted) else None
         if _may_split(program, _sharding_entry(wanted, index + shift)):
-            if origins.of(Place(place.file, argument)) & {"fresh", "unknown"}:
+            if origins.find_origins(Place(place.file, argument)) & {"fresh", "unknown"}:
                 return argument
     return None
 
@@ -146,7 +146,7 @@ def _sharding_entry(wanted: Value, index: int) -> Value:
 
 def _may_split(program: Program, value: Value) -> bool:
     """Return whether a sharding, or one of a tree, may shard its array."""
-    for leaf in leaves(value):
+    for leaf in literal_leaves(value):
         if leaf == Constant(None):
             continue
         parts = sharding_parts(leaf, program.evaluator)
@@ -165,7 +165,7 @@ class _Origins:
         self.program = program
         self._open: set[ast.AST] = set()
 
-    def of(self, place: Place, depth: int = 0) -> Origins:
+    def find_origins(self, place: Place, depth: int = 0) -> Origins:
         """Where the arrays of an expression come from."""
         node = place.node
         if depth > _DEPTH or node in self._open:
@@ -195,16 +195,16 @@ class _Origins:
             case ast.IfExp(body=one, orelse=two):
                 return self._origins_of_any(place, [one, two], depth)
             case ast.Subscript(value=one) | ast.Starred(value=one):
-                return self.of(Place(place.file, one), depth)
+                return self.find_origins(Place(place.file, one), depth)
             case ast.Attribute(value=one):
                 known = self.program.value(place.file, place.node)
                 if isinstance(known, Api | Constant):
                     return _HOSTS
-                return self.of(Place(place.file, one), depth)
+                return self.find_origins(Place(place.file, one), depth)
         return _UNKNOWN
 
     def _origins_of_any(self, place: Place, parts: Iterable[ast.expr], depth: int) -> Origins:
-        found = [self.of(Place(place.file, part), depth) for part in parts]
+        found = [self.find_origins(Place(place.file, part), depth) for part in parts]
         return frozenset().union(*found) if found else _HOSTS
 
     def _origins_of_operation(
@@ -213,21 +213,21 @@ class _Origins:
         """Return the origins of an operation's result, which is placed where one of its operands is."""
         made = _HOSTS
         for part in parts:
-            given = self.of(Place(place.file, part), depth)
+            given = self.find_origins(Place(place.file, part), depth)
             made = frozenset(min(one, other, key=_WINS.index) for one in made for other in given)
-        new: Origin = "fresh" if self._under_a_mesh(place) else "loose"
+        new: Origin = "fresh" if self._is_under_mesh(place) else "loose"
         return frozenset(new if one == "loose" or (one == "host" and by_jax) else one for one in made)
 
-    def _under_a_mesh(self, place: Place) -> bool:
-        return bool(self.program.around(place.file, place.node).contexts)
+    def _is_under_mesh(self, place: Place) -> bool:
+        return bool(self.program.surrounding_contexts(place.file, place.node).contexts)
 
     def _origins_of_name(self, place: Place, name: ast.Name, depth: int) -> Origins:
-        bindings, _ = lookup(place.file, name, name.id)
+        bindings, _ = lookup_bindings(place.file, name, name.id)
         if not bindings:
             return _UNKNOWN
         found = [self._origins_of_binding(place, binding, depth) for binding in bindings]
         return frozenset().union(
-            *found, self._origins_of_any(place, _put_in(place.file, bindings), depth) - _HOSTS
+            *found, self._origins_of_any(place, _values_put_in_containers(place.file, bindings), depth) - _HOSTS
         )
 
     def _origins_of_binding(self, place: Place, binding: Binding, depth: int) -> Origins:
@@ -241,12 +241,12 @@ class _Origins:
                 value = value.elts[binding.index]
         if binding.kind == "for" and isinstance(value, ast.Call) and _is_counting(value):
             return _HOSTS
-        return self.of(Place(place.file, value), depth)
+        return self.find_origins(Place(place.file, value), depth)
 
     def _origins_of_parameter(self, place: Place, binding: Binding, depth: int) -> Origins:
         function = binding.scope.node
         ends = self.program.flow.ends(place.file, function)
-        called = ends.called()
+        called = ends.direct_calls()
         if not ends.complete or not called or len(called) < len(ends.found):
             return _UNKNOWN
         if not isinstance(function, ast.FunctionDef | ast.Lambda):
@@ -256,14 +256,14 @@ class _Origins:
             names = names[1:]
         found: Origins = frozenset()
         for call in called:
-            given = self.program.evaluator.arguments(call)
+            given = self.program.evaluator.read_arguments(call)
             if given.open_positional or given.open_keywords:
                 return _UNKNOWN
-            argument = given.get(binding.name, names)
+            argument = given.argument_for(binding.name, names)
             if argument is not None:
-                found |= self.of(argument, depth)
+                found |= self.find_origins(argument, depth)
             elif binding.value is not None:
-                found |= self.of(Place(place.file, binding.value), depth)
+                found |= self.find_origins(Place(place.file, binding.value), depth)
             else:
                 return _UNKNOWN
         return found
@@ -287,7 +287,7 @@ class _Origins:
                 if name != "functools.partial":
                     return self._origins_of_operation(place, parts, depth, by_jax=True)
             case Function() as function if isinstance(function.node, ast.FunctionDef):
-                scope = function.place.file.walked(function.place.file.scope(function.node))
+                scope = function.place.file.walk_scope(function.place.file.scope(function.node))
                 results = [one.value for one in scope.returns if one.value is not None]
                 return self._origins_of_any(Place(function.place.file, function.node), results, depth)
         if isinstance(call.func, ast.Attribute):  # a method of an array
@@ -320,7 +320,7 @@ class _Origins:
         return self._origins_of_operation(place, parts[1:], depth, by_jax=True)
 
 
-def _put_in(file: FileFacts, bindings: Iterable[Binding]) -> list[ast.expr]:
+def _values_put_in_containers(file: FileFacts, bindings: Iterable[Binding]) -> list[ast.expr]:
     """Return the values put into dicts and lists after they are made: `tree[key] = x`, `parts.append(x)`."""
     made = {binding.scope: binding for binding in bindings if isinstance(binding.value, _GROWING)}
     found: list[ast.expr] = []

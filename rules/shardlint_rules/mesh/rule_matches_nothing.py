@@ -6,11 +6,16 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.logical import rules_of
+from shardlint.model.mesh.logical import logical_rules_of
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh._first_match import find_hidden_rule, lookup_orders, of_linen, pattern_covers
+from shardlint_rules.mesh._first_match import (
+    find_hidden_rule,
+    is_for_linen_only,
+    lookup_orders,
+    pattern_covers,
+)
 
 _SPEC = "jax.sharding.PartitionSpec"
 # The functions of Linen that look up logical names, and the position of their rules.
@@ -108,9 +113,9 @@ class RuleMatchesNothing(Rule):
         if place is None or given.open_positional:
             return None
         for option in options(site.program.evaluator.value(place)):
-            table = rules_of(option)
+            table = logical_rules_of(option)
             found = find_hidden_rule(table.rules) if table is not None else None
-            if found is not None and of_linen(site):
+            if found is not None and is_for_linen_only(site):
                 name, first, later = found
                 shown = " and ".join(repr(one) for one in first) or "None"
                 return site.finding(

@@ -9,7 +9,7 @@ from shardlint.model import Program
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import children
+from shardlint.syntax.nodes import child_nodes
 
 _FUNCTIONS = 400
 _MAPS = (
@@ -29,15 +29,15 @@ class Running:
     more: str = ""
 
 
-def running(program: Program, block: Place) -> Running:
+def find_calls_in_block(program: Program, block: Place) -> Running:
     """The calls that a `with` block makes, itself and through functions of the project that are not jitted."""
     assert isinstance(block.node, ast.With | ast.AsyncWith)
-    calls = [Place(block.file, call) for call in _calls_of(block.node)]
+    calls = [Place(block.file, call) for call in _calls_in_block(block.node)]
     if yields := [part for part in block.node.body if _contains_yield(part)]:
-        users = yielded_to(program, block)
+        users = code_run_during_yield(program, block)
         if users is None:
             return Running(tuple(calls), f"line {yields[0].lineno} yields in the block to unknown code")
-        calls += [Place(use.file, call) for use in users for call in _calls_of(use.node)]
+        calls += [Place(use.file, call) for use in users for call in _calls_in_block(use.node)]
     seen: set[ast.AST] = set()
     for place in calls:  # grows
         assert isinstance(place.node, ast.Call)
@@ -47,20 +47,20 @@ def running(program: Program, block: Place) -> Running:
             seen.add(function.node)
             if len(seen) > _FUNCTIONS:
                 return Running(tuple(calls), f"the block runs more than {_FUNCTIONS} functions, too many to look at")
-            scope = function.place.file.walked(function.place.file.scope(function.node))
+            scope = function.place.file.walk_scope(function.place.file.scope(function.node))
             calls += [Place(function.place.file, call) for call in scope.calls]
     return Running(tuple(calls))
 
 
-def yielded_to(program: Program, block: Place) -> list[Place] | None:
+def code_run_during_yield(program: Program, block: Place) -> list[Place] | None:
     """Return the code that runs while a generator is suspended in its block: `with sharded(): ...`, tests that use a
     fixture.
     """
-    function = block.file.home(block.node).function()
+    function = block.file.evaluation_scope(block.node).enclosing_function()
     node = function.node if function is not None else None
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
-    said = [block.file.text(decorator) for decorator in node.decorator_list]
+    said = [block.file.source_text(decorator) for decorator in node.decorator_list]
     if any("fixture" in one for one in said):
         return None if any("autouse" in one for one in said) else _functions_using_fixture(block.file, node)
     found = []
@@ -77,12 +77,12 @@ def _functions_using_fixture(
 ) -> list[Place] | None:
     """The functions of a test file that ask for a fixture by name, through others too; None where other files may."""
     stem = file.path.stem
-    if not (stem.startswith("test_") or stem.endswith("_test")) or file.mentions("usefixtures"):
+    if not (stem.startswith("test_") or stem.endswith("_test")) or file.find_mentions("usefixtures"):
         return None
     names, found = [fixture.name], dict[ast.AST, Place]()
     for name in names:  # grows
-        for node in file.mentions(name):
-            function = file.home(node).node
+        for node in file.find_mentions(name):
+            function = file.evaluation_scope(node).node
             if isinstance(node, ast.arg) and isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 found[function] = Place(file, function)
                 if function.name not in names:
@@ -90,7 +90,7 @@ def _functions_using_fixture(
     return list(found.values())
 
 
-def _calls_of(block: ast.AST) -> Iterator[ast.Call]:
+def _calls_in_block(block: ast.AST) -> Iterator[ast.Call]:
     assert isinstance(block, ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef)
     for part in block.body:
         yield from _calls_in_body(part)
@@ -99,7 +99,7 @@ def _calls_of(block: ast.AST) -> Iterator[ast.Call]:
 def _contains_yield(part: ast.AST) -> bool:
     if isinstance(part, _BLOCKS):
         return False
-    return isinstance(part, ast.Yield | ast.YieldFrom) or any(map(_contains_yield, children(part)))
+    return isinstance(part, ast.Yield | ast.YieldFrom) or any(map(_contains_yield, child_nodes(part)))
 
 
 def _run_by(program: Program, file: FileFacts, call: ast.Call) -> Iterator[Function]:
@@ -125,11 +125,11 @@ def _calls_in_body(part: ast.AST) -> Iterator[ast.Call]:
         return
     if isinstance(part, ast.Call):
         yield part
-    for child in children(part):
+    for child in child_nodes(part):
         yield from _calls_in_body(child)
 
 
-def through(value: Value, name: str) -> bool:
+def goes_through_transform(value: Value, name: str) -> bool:
     """Return whether a function goes through a transform."""
     while isinstance(value, Transformed):
         if value.api.name == name:
@@ -138,7 +138,7 @@ def through(value: Value, name: str) -> bool:
     return False
 
 
-def names(program: Program, place: Place) -> set[str]:
+def possible_api_names(program: Program, place: Place) -> set[str]:
     """The library functions that a call may be of."""
     assert isinstance(place.node, ast.Call)
     found = options(program.value(place.file, place.node.func))

@@ -22,7 +22,7 @@ from shardlint.rules_api.rule import (
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import children, walk
+from shardlint.syntax.nodes import child_nodes, walk_nodes
 
 _SPEC = "jax.sharding.PartitionSpec"
 _EQUAL = ("assertEqual", "assertTupleEqual")
@@ -86,7 +86,7 @@ class SpecIsNoTuple(Rule):
     def find_in_statement(self, site: Site) -> Iterator[Finding]:
         """One finding for each call of a statement that compares or questions a spec."""
         for node in _header_expressions(site.syntax):
-            for one in walk(node):
+            for one in walk_nodes(node):
                 if isinstance(one, ast.Call):
                     yield from self._make_finding(site, _find_spec_questions(site, one, None))
 
@@ -119,7 +119,7 @@ class SpecIsNoTuple(Rule):
 
 def _header_expressions(statement: ast.AST) -> Iterator[ast.expr]:
     """The expressions of a statement that stand on its own lines, not in its blocks."""
-    for child in children(statement):
+    for child in child_nodes(statement):
         if isinstance(child, ast.expr):
             yield child
 
@@ -134,7 +134,7 @@ def _find_spec_questions(site: Site, node: ast.expr, spec: ast.Attribute | None)
         case ast.Call(func=ast.Name() as called, args=[left, right], keywords=[]):
             mine = spec is left or (spec is None and not _is_spec_attribute(left))
             why = _find_spec(site, left) if mine and _is_api(site, called, "builtins.isinstance") else None
-            if why is not None and _asks_tuple(site, right):
+            if why is not None and _tests_for_tuple(site, right):
                 yield _Seen("isinstance", node, left, right, False, why)
             return
         case _:
@@ -191,7 +191,7 @@ def _is_list(site: Site, node: ast.expr) -> bool:
     return isinstance(node, ast.List | ast.ListComp)
 
 
-def _asks_tuple(site: Site, node: ast.expr) -> bool:
+def _tests_for_tuple(site: Site, node: ast.expr) -> bool:
     """Return whether the tested classes are only tuple and list, tuple among them."""
     if isinstance(node, ast.Tuple):
         asked = [next((name for name in _TUPLES if _is_api(site, one, name)), None) for one in node.elts]

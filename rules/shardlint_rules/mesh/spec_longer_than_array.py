@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.evaluator.trees import together
-from shardlint.model.mesh.meshes import Spec, leaves
+from shardlint.model.evaluator.trees import zip_leaves
+from shardlint.model.mesh.meshes import Spec, literal_leaves
 from shardlint.model.shapes import shape_of_value
 from shardlint.model.values import CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates, detector
@@ -74,7 +74,7 @@ class SpecLongerThanArray(Rule):
             _say_too_many(array, int(said["rank"]), int(said["entries"])),
             help=_HELP,
             why=f"the array is `{said['shape']}`",
-            fix=_cut_spec(site, int(said["rank"])),
+            fix=_fix_by_shorter_spec(site, int(said["rank"])),
         )
 
     @detector("call", of=tuple(ANNOTATING))
@@ -102,15 +102,15 @@ class SpecLongerThanArray(Rule):
         if array is None or sharding is None:
             return None
         trees = site.program.evaluator.trees
-        arrays, shardings = (trees.expanded(site.value(node)) for node in (array, sharding))
+        arrays, shardings = (trees.expand_tree_map(site.value(node)) for node in (array, sharding))
         one = isinstance(shardings, CallResult)
-        for path, (leaf, *given) in together([arrays] if one else [arrays, shardings]):
+        for path, (leaf, *given) in zip_leaves([arrays] if one else [arrays, shardings]):
             if not path or isinstance(leaf, Constant):  # filter_shard leaves numbers of Python alone
                 continue
             spec = _spec_of(site, shardings if one else given[0])
             shape = shape_of_value(site.program.evaluator, leaf) if spec is not None and not spec.open else None
             if spec is not None and shape is not None and len(shape) < len(spec.entries):
-                words = " ".join(spec.place.text().split())
+                words = " ".join(spec.place.source_text().split())
                 message = _say_too_many(f"leaf `{path}`", len(shape), len(spec.entries))
                 return site.finding(sharding, message, help=_HELP, why=f"the spec is {words}")
         return None
@@ -132,9 +132,9 @@ def _spec_of(site: Site, value: Value) -> Spec | None:
     return site.spec_of(specs[0]) if len(specs) == 1 else None
 
 
-def _cut_spec(site: Site, rank: int) -> Fix | None:
+def _fix_by_shorter_spec(site: Site, rank: int) -> Fix | None:
     """The spec without the `None`s that are too many, where it is written in this file."""
-    found = leaves(site.value(site.syntax)) if isinstance(site.syntax, ast.expr) else []
+    found = literal_leaves(site.value(site.syntax)) if isinstance(site.syntax, ast.expr) else []
     spec = _spec_of(site, found[0]) if len(found) == 1 else None
     call = spec.place.node if spec is not None else None
     if spec is None or spec.place.file is not site.file or not isinstance(call, ast.Call) or call.keywords:

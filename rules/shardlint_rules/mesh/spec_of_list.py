@@ -7,23 +7,23 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
-from shardlint.model.mesh.listed import listed
+from shardlint.model.mesh.listed import find_name_lists
 from shardlint.model.values import Assumed, Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint_rules.mesh._by_dimension import filled_by_dimension
 from shardlint_rules.mesh._constrained_arrays import shapes_under_spec
-from shardlint_rules.mesh.optional_spec import asked_about
+from shardlint_rules.mesh.optional_spec import is_object_tested
 
 # What is called so is a whole spec, an entry for each dimension; "axes" of a batch are one entry.
-_WHOLE = regex(r"(^|_)(p?specs?|shardings?|partitions?|partitioning|pspec|split_dims_mapping|layout|dims)$")
-_OF_ARRAY = regex(
+_WHOLE = compile_lazily(r"(^|_)(p?specs?|shardings?|partitions?|partitioning|pspec|split_dims_mapping|layout|dims)$")
+_OF_ARRAY = compile_lazily(
     r"(^|_)(activations?|hidden|kernel|weights?|params?|embed(ding)?|logits|qkv|query|key|value|kv|cache|acts?|heads?|"
     r"attn|attention|mlp|ffn|inputs?|outputs?|features?|residual|full)(_|$)"
 )
-_ONE = regex(r"(^|_)(batch|data|dp|fsdp|mesh|all|replica|reduce|dim0|vocab|expert|ep|global)(_|$)")
+_ONE = compile_lazily(r"(^|_)(batch|data|dp|fsdp|mesh|all|replica|reduce|dim0|vocab|expert|ep|global)(_|$)")
 # Axes over which people split the batch, and those over which they split the parts of a layer.
 _OF_BATCH = frozenset("data dp ddp batch replica replica_dcn dcn fsdp zero host node".split())
 _OF_MODEL = frozenset("model mp tensor tp seq sequence sp context cp mdl heads expert ep".split())
@@ -84,7 +84,7 @@ class SpecOfList(Rule):
         """A list that has an axis for each of several dimensions."""
         node = _find_entry(site)
         name = _axis_list_name(node) if node is not None else ""
-        if node is None or not name or asked_about(site.file, node, owner=False):
+        if node is None or not name or is_object_tested(site.file, node, owner=False):
             return None
         for held in _values_of_argument(site, node, name):
             found = self._find_form(site, node, name, held)
@@ -163,7 +163,7 @@ def _values_of_argument(site: Site, node: ast.expr, name: str) -> Iterator[_Held
     why = ""
     value: Value = site.value(inner)
     for program, view in (
-        site.program.views(site.file, inner) if not isinstance(value, Items | Constant) else ()
+        site.program.views_on_paths(site.file, inner) if not isinstance(value, Items | Constant) else ()
     ):
         value = program.value(site.file, inner)
         why = "; ".join(view.why)
@@ -181,11 +181,11 @@ def _values_of_argument(site: Site, node: ast.expr, name: str) -> Iterator[_Held
     key = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", name)
     if isinstance(inner, ast.Name) and not ("_" in key and _is_parameter(site, inner)):
         return  # `sharding` is a common name
-    for entry in listed(site.program, site.file, key):
+    for entry in find_name_lists(site.program, site.file, key):
         yield _Held(entry.items, f"{entry.file}:{entry.line} lists these under `{key}`")
 
 
 def _is_parameter(site: Site, node: ast.Name) -> bool:
-    function = site.scope.function()
+    function = site.scope.enclosing_function()
     bindings = site.file.bindings(function, node.id) if function is not None else []
     return bool(bindings) and all(one.kind == "param" for one in bindings)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.evaluator import parts
-from shardlint.model.evaluator.annotations import annotated
-from shardlint.model.reach import lookup
+from shardlint.model.evaluator.annotations import annotated_classes
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Constant, Items, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
@@ -81,7 +81,7 @@ def _is_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 def _single_assigned_value(site: Site, node: ast.Name) -> ast.expr | None:
     """Return the value of a name that one assignment alone binds."""
-    bindings, _ = lookup(site.file, node, node.id)
+    bindings, _ = lookup_bindings(site.file, node, node.id)
     only = bindings[0] if len(bindings) == 1 else None
     return only.value if only is not None and only.kind == "assign" else None
 
@@ -93,6 +93,6 @@ def _is_annotated_with(site: Site, value: Value, name: str) -> bool:
     annotation = value.place.node.annotation
     if annotation is None:
         return False
-    kinds = annotated(site.program.evaluator, Place(value.place.file, annotation))
+    kinds = annotated_classes(site.program.evaluator, Place(value.place.file, annotation))
     named = [one for one in kinds if one != Constant(None)]
     return bool(named) and all(isinstance(one, Api) and one.name == name for one in named)

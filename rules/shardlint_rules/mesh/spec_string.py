@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from shardlint.model.values import Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 # Two or more axis names run together in one string.
-_SEVERAL = regex(r"\s*[A-Za-z_]\w*(\s*[,\s]\s*[A-Za-z_]\w*)+\s*,?\s*")
+_SEVERAL = compile_lazily(r"\s*[A-Za-z_]\w*(\s*[,\s]\s*[A-Za-z_]\w*)+\s*,?\s*")
 
 
 class SpecString(Rule):
@@ -58,7 +58,7 @@ class SpecString(Rule):
             case Constant(value=""):
                 yield self._report_empty_string(site, node)
             case Constant(value=str() as text) if _SEVERAL.fullmatch(text):
-                yield self._several(site, node, text)
+                yield self._report_several_names(site, node, text)
             case Items(kind="set"):
                 yield self._report_set_entry(site, node)
             case Items(kind="tuple" | "list", items=items, open=False) if Constant(None) in items:
@@ -82,7 +82,7 @@ class SpecString(Rule):
             harm=Harm.CRASH,
         )
 
-    def _several(self, site: Site, node: ast.expr, text: str) -> Finding:
+    def _report_several_names(self, site: Site, node: ast.expr, text: str) -> Finding:
         axes = [f'"{axis}"' for axis in re.findall(r"\w+", text)]
         fix: Fix | None = None
         joined = ", ".join(axes)

@@ -10,7 +10,7 @@ from shardlint.model.values import Constant, Function, Items, Value, options
 from shardlint.rules_api.rule import Attributes, Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _TAKING = {"jax.lax.with_sharding_constraint": "shardings", "jax.reshard": "out_shardings"}
@@ -75,7 +75,10 @@ class TupleForSharding(Rule):
         name = last_name(call.func)
         if name not in _NAMED_SO or not part_of_spec(site, part):
             return None
-        if not all(isinstance(one, Function) and _hands_on(one) for one in options(site.value(call.func))):
+        if not all(
+            isinstance(one, Function) and _forwards_second_parameter(one)
+            for one in options(site.value(call.func))
+        ):
             return None
         return self._make_finding(site, part, f"`{name}` passes the tuple to jax's constraint")
 
@@ -87,7 +90,7 @@ class TupleForSharding(Rule):
             if keyword is None:
                 continue
             for node in _list_parts(site, keyword.value):
-                if all(_says_axis(one) for one in options(site.value(node))):
+                if all(_is_axis_name(one) for one in options(site.value(node))):
                     yield self._make_finding(site, node)
 
     def _make_finding(self, site: Site, node: ast.expr, why: str = "") -> Finding:
@@ -102,11 +105,11 @@ class TupleForSharding(Rule):
         )
 
 
-def _hands_on(function: Function) -> bool:
+def _forwards_second_parameter(function: Function) -> bool:
     """Return whether a function passes its second parameter unchanged to a constraint of jax."""
     node = function.node
     taken = [one.arg for one in node.args.args][1:2] if isinstance(node, ast.FunctionDef) else []
-    words = list(walk(node))
+    words = list(walk_nodes(node))
     if any(isinstance(one, ast.Name) and one.id in taken and isinstance(one.ctx, ast.Store) for one in words):
         return False
     return any(
@@ -142,7 +145,7 @@ def _list_parts(site: Site, node: ast.expr) -> Iterator[ast.expr]:
             yield from _list_parts(site, one)
 
 
-def _says_axis(value: Value) -> bool:
+def _is_axis_name(value: Value) -> bool:
     return isinstance(value, Items) and any(
         isinstance(one, Constant) and isinstance(one.value, str) for one in value.items
     )

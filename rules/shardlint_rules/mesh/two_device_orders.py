@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.meshes import Mesh
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
@@ -82,7 +82,7 @@ class TwoDeviceOrders(Rule):
 
 def _meshes_in_default_order(site: Site, mesh: Mesh) -> Iterator[Place]:
     """Meshes with the same axes whose devices are taken as they come."""
-    for file in site.program.project.holding(site.file.path, (_WORDS,)):
+    for file in site.program.project.files_holding(site.file.path, (_WORDS,)):
         if file is None:
             return
         if site.program.project.is_test(file.path):
@@ -118,7 +118,7 @@ def _devices_argument(value: object) -> Place | None:
 
 def _mesh_calls(site: Site, file: FileFacts) -> Iterator[ast.Call]:
     for word in ("Mesh", "make_mesh"):
-        for node in file.mentions(word):
+        for node in file.find_mentions(word):
             call = file.parent(node)
             if (
                 isinstance(node, ast.Name | ast.Attribute)
@@ -156,7 +156,7 @@ def _are_devices_reordered(site: Site, place: Place) -> bool | None:
                     return None
                 node, turned = args[0], turned or names <= {*_TURNING}
             case ast.Name():
-                bindings, _ = lookup(file, node, node.id)
+                bindings, _ = lookup_bindings(file, node, node.id)
                 if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].index is not None:
                     return None
                 if bindings[0].value is None:

@@ -13,15 +13,15 @@ from shardlint.model.values import Constant, Items, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.mesh.given import (
     LOGICAL_NAMES,
     TAKERS,
     WAKES,
     Given,
-    bound_by,
     given_specs,
     is_written_axis,
+    may_axis_be_bound,
     named_axes,
     node_of_axis,
 )
@@ -74,26 +74,26 @@ class UndeclaredAxis(Rule):
     by_hand = "shardlint cannot tell which axis is meant"
 
     @detector("call", of=_SPEC)
-    def compare_spec(self, site: Site) -> Iterator[Finding]:
+    def check_spec_axes(self, site: Site) -> Iterator[Finding]:
         """The axes of a spec."""
         return self._compare_axes(site, _list_in_spec(site))
 
     @detector("call", "partial", of=_MESHES)
-    def compare_mesh(self, site: Site) -> Iterator[Finding]:
+    def check_mesh_axes(self, site: Site) -> Iterator[Finding]:
         """The axes of a mesh."""
         node = site.argument("axis_names")
         names = _list_written(site, node, "A spec with this axis raises ValueError") if node is not None else ()
         return self._compare_axes(site, names)
 
     @detector("call", "partial", of=tuple(COLLECTIVES))
-    def compare_collective(self, site: Site) -> Iterator[Finding]:
+    def check_collective_axes(self, site: Site) -> Iterator[Finding]:
         """The axes of a collective, wherever it is."""
         return self._compare_axes(site, _list_in_collective(site))
 
     @detector("call", "partial", of=tuple(TAKERS))
-    def compare_argument(self, site: Site) -> Iterator[Finding]:
+    def check_argument_axes(self, site: Site) -> Iterator[Finding]:
         """The axes of specs that are given to what reads them against a mesh."""
-        return self._compare_axes(site, chain(_list_in_taker(site), _list_in_mapped(site)))
+        return self._compare_axes(site, chain(_find_axes_in_receiver(site), _list_in_mapped(site)))
 
     @detector("violation")
     def compare_mapped_collective(self, site: Site) -> Iterator[Finding]:
@@ -106,9 +106,9 @@ class UndeclaredAxis(Rule):
         for one in names:
             if one.axis not in site.program.own.axes and one.axis.isidentifier():
                 if not is_test or _similar_axes(site, one):
-                    yield self._finding(site, one)
+                    yield self._report_axis(site, one)
 
-    def _finding(self, site: Site, one: _Named) -> Finding:
+    def _report_axis(self, site: Site, one: _Named) -> Finding:
         axes = site.program.own.axes
         meant = _similar_axes(site, one)
         fix = None
@@ -146,7 +146,7 @@ def _describe_error(site: Site) -> str:
     )
 
 
-def _list_in_taker(site: Site) -> Iterator[_Named]:
+def _find_axes_in_receiver(site: Site) -> Iterator[_Named]:
     """Axes of specs that are given to what reads them against a mesh."""
     elsewhere = any(site.argument(name) is not None for name in TAKERS[site.api]) and _has_logical(site)
     for one in given_specs(site):
@@ -192,13 +192,13 @@ def _list_in_collective(site: Site) -> Iterator[_Named]:
         else next((one.node for one in given if one.file is site.file), None)
     )
     for one in _list_written(site, node, _COLLECTIVE) if isinstance(node, ast.expr) else ():
-        if len(_similar_axes(site, one)) == 1 and not bound_by(site, one.axis):
+        if len(_similar_axes(site, one)) == 1 and not may_axis_be_bound(site, one.axis):
             yield one
 
 
 def _axis_node(call: ast.AST, axis: str) -> ast.AST:
     """Where a call names an axis, if it is written out there; else the call."""
-    return next((part for part in walk(call) if is_written_axis(part, axis)), call)
+    return next((part for part in walk_nodes(call) if is_written_axis(part, axis)), call)
 
 
 def _list_written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
@@ -226,4 +226,4 @@ def _list_written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
 
 def _has_logical(site: Site) -> bool:
     """Return whether specs here may contain names of dimensions that are no mesh axes."""
-    return site.program.project.holds(site.file.path, *LOGICAL_NAMES)
+    return site.program.project.is_text_in_files(site.file.path, *LOGICAL_NAMES)

@@ -117,10 +117,12 @@ class UnknownAxis(Rule):
         if site.api not in (*JITS, "jax.shard_map"):
             # A mesh entered by `with mesh:` is not read where jax.set_mesh is in force: outer ones count.
             entered = any(one.kind == "with mesh" for one in site.context.contexts)
-            return _in_context(site.program.around(site.file, site.call) if entered else site.context)
+            return _meshes_in_context(
+                site.program.surrounding_contexts(site.file, site.call) if entered else site.context
+            )
         if site.form == "partial" and site.decorated is None:
             return None
-        return _in_context(site.program.call_context(site.file, jitted_node(site)))
+        return _meshes_in_context(site.program.call_context(site.file, jitted_node(site)))
 
     def _make_finding(self, site: Site, node: ast.AST, axis: str, known: list[Mesh], one: Given) -> Finding:
         axes = _list_axes(known)
@@ -157,7 +159,7 @@ def _list_axes(known: list[Mesh]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for mesh in known for name in mesh.axis_names or ()))
 
 
-def _in_context(context: Context) -> list[Mesh] | None:
+def _meshes_in_context(context: Context) -> list[Mesh] | None:
     if not context.complete or context.bare or not context.contexts:
         return None
     found = [one.mesh for one in context.contexts]

@@ -67,7 +67,7 @@ class WrongArgument(Rule):
         value = site.value(data) if data is not None else None
         if data is None or not isinstance(value, Parameter):
             return None
-        function = site.scope.function()
+        function = site.scope.enclosing_function()
         given = (
             getattr(getattr(function.node, "args", None), "vararg", None) if function is not None else None
         )

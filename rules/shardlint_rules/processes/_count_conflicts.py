@@ -6,19 +6,19 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.processes import is_index
-from shardlint.model.process.scales import ALL, PROCESS, PROCESSES, Scale, count
+from shardlint.model.process.scales import ALL, PROCESS, PROCESSES, Scale, count_scale
 from shardlint.model.reach import settled_expression
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
-from shardlint_rules.processes.uses import standing_for
+from shardlint_rules.processes.uses import reads_of_same_value
 
 _CAST = ("int", "round", "float", "ceil", "floor", "max", "min")
 _SHAPING = ("reshape", "empty", "zeros", "ones", "full", "create_device_mesh", "make_mesh", "broadcast_to")
-_SEED = regex(r"(?i)seed|rng")
-_SEEDING = regex(r"(?i)^(?:fold_in|prng_?key|key|seed|default_rng|set_seed|split)$")
+_SEED = compile_lazily(r"(?i)seed|rng")
+_SEEDING = compile_lazily(r"(?i)^(?:fold_in|prng_?key|key|seed|default_rng|set_seed|split)$")
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,16 @@ class CountConflict:
 def find_count_conflicts(site: Site) -> Iterator[CountConflict]:
     """The uses of a site's count that cannot be right."""
     file, program = site.file, site.program
-    counted = counted_by(site)
-    scale = count(program, file, counted)
+    counted = counting_expression(site)
+    scale = count_scale(program, file, counted)
     if scale is None:
         return
     for use in uses_of(site, counted):
-        found = _itself(site, use, scale) or _twice(site, use, scale) or _offset(site, use, scale)
+        found = (
+            _find_self_comparison(site, use, scale)
+            or _find_double_count(site, use, scale)
+            or _find_device_offset(site, use, scale)
+        )
         if found is not None:
             yield found
 
@@ -49,19 +53,19 @@ def find_count_conflicts(site: Site) -> Iterator[CountConflict]:
 def uses_of(site: Site, counted: ast.expr) -> Iterator[ast.expr]:
     """A count, what stands for it, and the calls of a function of the file that returns it."""
     file = site.file
-    yield from standing_for(file, counted)
-    function = file.home(counted).function()
+    yield from reads_of_same_value(file, counted)
+    function = file.evaluation_scope(counted).enclosing_function()
     if function is None or not isinstance(file.parent(counted), ast.Return):
         return
-    scale = count(site.program, file, counted)
-    for one in file.mentions(function.name):
+    scale = count_scale(site.program, file, counted)
+    for one in file.find_mentions(function.name):
         parent = file.parent(one)
         read = parent if isinstance(parent, ast.Call) and parent.func is one else one
-        if isinstance(read, ast.Call | ast.Attribute) and count(site.program, file, read) == scale:
-            yield from standing_for(file, read)
+        if isinstance(read, ast.Call | ast.Attribute) and count_scale(site.program, file, read) == scale:
+            yield from reads_of_same_value(file, read)
 
 
-def counted_by(site: Site) -> ast.expr:
+def counting_expression(site: Site) -> ast.expr:
     """The expression that is the number: the call, or `len` of it."""
     assert isinstance(site.call, ast.Call)
     parent = site.file.parent(site.call)
@@ -70,7 +74,7 @@ def counted_by(site: Site) -> ast.expr:
     return site.call
 
 
-def whole(file: FileFacts, node: ast.expr) -> tuple[ast.expr, int]:
+def enclosing_product(file: FileFacts, node: ast.expr) -> tuple[ast.expr, int]:
     """The whole product that a number is a factor of, and -1 where it is divided by."""
     sign = 1
     while True:
@@ -92,7 +96,7 @@ def whole(file: FileFacts, node: ast.expr) -> tuple[ast.expr, int]:
         node = parent
 
 
-def _itself(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
+def _find_self_comparison(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
     """`jax.device_count() // len(jax.devices())`, `jax.device_count() == jax.device_count()`."""
     parent = site.file.parent(use)
     match parent:
@@ -106,20 +110,22 @@ def _itself(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
             return None
     if right is not use:
         return None  # told at the right one
-    if isinstance(site.file.parent(parent), ast.Assert) or not (_bare(site, left) and _bare(site, use)):
+    if isinstance(site.file.parent(parent), ast.Assert) or not (
+        _counts_all_platforms(site, left) and _counts_all_platforms(site, use)
+    ):
         return None
-    if count(site.program, site.file, left) != scale:
+    if count_scale(site.program, site.file, left) != scale:
         return None
     return CountConflict(
         use,
-        f"`{site.shown(parent)}` is always {gives}: both sides count {_counts(scale)}.",
+        f"`{site.shown(parent)}` is always {gives}: both sides count {_describe_counts(scale)}.",
         "count-by-itself",
         "the two calls return the same number on every process",
         help="write `jax.process_count()` or `jax.local_device_count()` on one side, whichever you mean",
     )
 
 
-def _bare(site: Site, node: ast.expr) -> bool:
+def _counts_all_platforms(site: Site, node: ast.expr) -> bool:
     """Return whether a count is that of all platforms."""
     node = settled_expression(site.file, node)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and node.args:
@@ -127,11 +133,11 @@ def _bare(site: Site, node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and not node.args and not node.keywords
 
 
-def _twice(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
+def _find_double_count(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
     """`jax.process_count() * jax.device_count()`, and a shape of both."""
     file, parent = site.file, site.file.parent(use)
     if scale == PROCESSES and isinstance(parent, ast.BinOp) and parent.right is use:
-        if isinstance(parent.op, ast.FloorDiv) and count(site.program, file, parent.left) == PROCESS:
+        if isinstance(parent.op, ast.FloorDiv) and count_scale(site.program, file, parent.left) == PROCESS:
             return CountConflict(
                 parent.left,
                 f"`{site.shown(parent)}` is too small: it divides a per-process count by the number of processes.",
@@ -144,14 +150,14 @@ def _twice(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
     others: list[ast.expr] = []
     match parent:
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            others = _factors(left if right is use else right)
+            others = _factors_of_product(left if right is use else right)
         case ast.Tuple(elts=elts) | ast.List(elts=elts):
             call = file.parent(parent)
             if isinstance(call, ast.Call) and last_name(call.func) in _SHAPING:
                 others = elts
         case ast.Call(args=args) if last_name(parent.func) == "reshape":
             others = args
-    beside = any(count(site.program, file, one) == PROCESSES for one in others if one is not use)
+    beside = any(count_scale(site.program, file, one) == PROCESSES for one in others if one is not use)
     if parent is None or not beside:
         return None
     return CountConflict(
@@ -163,13 +169,13 @@ def _twice(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
     )
 
 
-def _factors(node: ast.expr) -> list[ast.expr]:
+def _factors_of_product(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return [*_factors(node.left), *_factors(node.right)]
+        return [*_factors_of_product(node.left), *_factors_of_product(node.right)]
     return [node]
 
 
-def _offset(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
+def _find_device_offset(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
     """`jax.process_index() * jax.device_count() + i`: where the devices of a process begin."""
     file, parent = site.file, site.file.parent(use)
     if scale != ALL or not isinstance(parent, ast.BinOp) or not isinstance(parent.op, ast.Mult):
@@ -178,7 +184,7 @@ def _offset(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
     if not is_index(site.program, Place(file, other)):
         return None
     told = [last_name(one.func) for one in file.ancestors(parent) if isinstance(one, ast.Call)]
-    if any(_SEEDING.search(one) for one in told) or _SEED.search(file.text(file.statement(parent))):
+    if any(_SEEDING.search(one) for one in told) or _SEED.search(file.source_text(file.statement(parent))):
         return None  # other numbers for each process and device all the same
     return CountConflict(
         use,
@@ -189,7 +195,7 @@ def _offset(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
     )
 
 
-def _counts(scale: Scale) -> str:
+def _describe_counts(scale: Scale) -> str:
     return {
         ALL: "the devices of all processes",
         PROCESS: "the devices of one process",

@@ -9,7 +9,7 @@ from shardlint.model import Program
 from shardlint.model.values import Api, Place, options
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint_rules.processes.uses import find_reads, passed_on
+from shardlint_rules.processes.uses import find_reads, next_reads_of_value
 
 _DEPTH = 5
 # Where the functions of jax take the device that a value goes to.
@@ -33,7 +33,7 @@ class Use:
     kind: str
 
 
-def uses(program: Program, place: Place, depth: int = 0) -> Iterator[Use]:
+def find_device_uses(program: Program, place: Place, depth: int = 0) -> Iterator[Use]:
     """Yield the uses of an expression that is a device, nearest first, through names, attributes and calls."""
     if depth > _DEPTH:
         return
@@ -41,35 +41,35 @@ def uses(program: Program, place: Place, depth: int = 0) -> Iterator[Use]:
     parent = file.parent(node)
     match parent:
         case ast.BoolOp() | ast.IfExp() if not (isinstance(parent, ast.IfExp) and parent.test is node):
-            yield from uses(program, Place(file, parent), depth)
+            yield from find_device_uses(program, Place(file, parent), depth)
         case ast.Tuple() if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield from _follow_each(program, file, find_reads(file, node), depth)
         case ast.Attribute(attr=attr) if attr in _OWN:
             yield Use(Place(file, parent), f"`{attr}()`", "memory-stats")
         case ast.For() | ast.comprehension() if parent.iter is node or parent.target is node:
-            for name in each_of(file, parent):
+            for name in names_of_loop_devices(file, parent):
                 yield from _follow_each(program, file, find_reads(file, name), depth)
         case ast.Call(func=ast.Name(id="enumerate" | "list" | "sorted" | "reversed")):
-            yield from uses(program, Place(file, parent), depth)
+            yield from find_device_uses(program, Place(file, parent), depth)
         case _:
             if isinstance(parent, ast.NamedExpr):
-                yield from uses(program, Place(file, parent), depth)
+                yield from find_device_uses(program, Place(file, parent), depth)
             given, call = (parent, file.parent(parent)) if isinstance(parent, ast.keyword) else (node, parent)
             if isinstance(call, ast.Call):
                 yield from _find_placements(program, file, call, given, depth)
-            for one in passed_on(program, place):
-                yield from uses(program, one, depth + 1)
+            for one in next_reads_of_value(program, place):
+                yield from find_device_uses(program, one, depth + 1)
 
 
 def _follow_each(program: Program, file: FileFacts, names: Iterator[ast.expr], depth: int) -> Iterator[Use]:
     for name in names:
-        yield from uses(program, Place(file, name), depth + 1)
+        yield from find_device_uses(program, Place(file, name), depth + 1)
 
 
-def each_of(file: FileFacts, loop: ast.For | ast.comprehension) -> Iterator[ast.Name]:
+def names_of_loop_devices(file: FileFacts, loop: ast.For | ast.comprehension) -> Iterator[ast.Name]:
     """The names that a loop over devices gives them one by one, where nothing asks whose they are."""
     whole = loop if isinstance(loop, ast.For) else file.parent(loop)
-    text = file.text(whole) if whole is not None else "addressable"
+    text = file.source_text(whole) if whole is not None else "addressable"
     for name in loop.target.elts[1:] if isinstance(loop.target, ast.Tuple) else [loop.target]:
         if isinstance(name, ast.Name) and f"{name.id}.process_index" not in text:
             if "addressable" not in text and "local_" not in text:
@@ -83,14 +83,14 @@ def _find_placements(program: Program, file: FileFacts, call: ast.Call, given: a
         if name == "functools.partial" and isinstance(given, ast.keyword) and call.args:
             inner = options(program.value(file, call.args[0]))
             name = next((one.name for one in inner if isinstance(one, Api)), "")
-        found = _target(name, call, given)
+        found = _use_by_library(name, call, given)
         if found is not None:
             yield Use(Place(file, call), found, "placed")
         elif name == "jax.sharding.SingleDeviceSharding":
-            yield from uses(program, Place(file, call), depth + 1)
+            yield from find_device_uses(program, Place(file, call), depth + 1)
 
 
-def _target(name: str, call: ast.Call, given: ast.AST) -> str | None:
+def _use_by_library(name: str, call: ast.Call, given: ast.AST) -> str | None:
     """Return the use that a library function makes of a device passed to it."""
     keyword = given.arg if isinstance(given, ast.keyword) else None
     if name in _TARGETS:

@@ -8,9 +8,9 @@ from typing import Literal
 
 from shardlint.model import Program
 from shardlint.model.api import JIT_WRAPPERS
-from shardlint.model.asked import results
+from shardlint.model.asked import find_result_uses
 from shardlint.model.mesh.meshes import sharding_parts
-from shardlint.model.passed import becomes
+from shardlint.model.passed import receiving_parameters
 from shardlint.model.process.global_arrays import GlobalArrays
 from shardlint.model.values import (
     Api,
@@ -26,7 +26,7 @@ from shardlint.model.values import (
 )
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
-from shardlint_rules.processes.uses import find_reads, taken_as
+from shardlint_rules.processes.uses import find_reads, reads_of_receiving_parameters
 
 _DEPTH = 14
 _MOST = 120
@@ -58,7 +58,7 @@ class Following:
         self.program = program
         self.seen: set[tuple[ast.AST, str, Parts]] = set()
 
-    def reached(self, place: Place, what: What = "key", depth: int = 0, parts: Parts = ()) -> Iterator[Reached]:
+    def find_uses(self, place: Place, what: What = "key", depth: int = 0, parts: Parts = ()) -> Iterator[Reached]:
         """Yield the uses of an expression, or of the part of it that `parts` lead to, the outermost first."""
         file, node = place.file, place.node
         if depth > _DEPTH or len(self.seen) > _MOST or len(parts) > _NESTED or (node, what, parts) in self.seen:
@@ -69,31 +69,31 @@ class Following:
             node, parent = parent, file.parent(parent)
         match parent:
             case ast.Call() if node is not parent.func:
-                yield from self._given(file, parent, node, what, depth, parts)
+                yield from self._follow_argument(file, parent, node, what, depth, parts)
             case ast.Call() if not parts:
-                yield from self.reached(Place(file, parent), what, depth + 1)  # `rngs()`
+                yield from self.find_uses(Place(file, parent), what, depth + 1)  # `rngs()`
             case ast.Assign(targets=targets):
                 for target in targets:
-                    yield from self._bound(file, target, what, depth, parts)
+                    yield from self._follow_bound_name(file, target, what, depth, parts)
             case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
-                yield from self._bound(file, target, what, depth, parts)
+                yield from self._follow_bound_name(file, target, what, depth, parts)
             case ast.IfExp() | ast.Starred():
-                yield from self.reached(Place(file, parent), what, depth + 1, parts)
+                yield from self.find_uses(Place(file, parent), what, depth + 1, parts)
             case ast.Dict() | ast.Tuple() | ast.List():
-                yield from self.reached(Place(file, parent), what, depth + 1, (_held_as(parent, node), *parts))
+                yield from self.find_uses(Place(file, parent), what, depth + 1, (_container_keys(parent, node), *parts))
             case ast.Subscript() if node is not parent.slice:
                 at = parent.slice.value if isinstance(parent.slice, ast.Constant) else None
                 if not parts or not parts[0] or at is None or at in parts[0]:
-                    yield from self.reached(Place(file, parent), what, depth + 1, parts[1:])
+                    yield from self.find_uses(Place(file, parent), what, depth + 1, parts[1:])
             case ast.Attribute() if parts and parent.attr in parts[0]:
-                yield from self.reached(Place(file, parent), what, depth + 1, parts[1:])
+                yield from self.find_uses(Place(file, parent), what, depth + 1, parts[1:])
             case ast.Attribute() if what == "weights" or parent.attr in ("params", "dropout", "default"):
-                yield from self.reached(Place(file, parent), what, depth + 1, parts)
+                yield from self.find_uses(Place(file, parent), what, depth + 1, parts)
             case ast.Return():
-                for use in results(self.program, file, parent):
-                    yield from self.reached(use, what, depth + 2, parts)
+                for use in find_result_uses(self.program, file, parent):
+                    yield from self.find_uses(use, what, depth + 2, parts)
 
-    def _bound(
+    def _follow_bound_name(
         self, file: FileFacts, target: ast.expr, what: What, depth: int, parts: Parts = ()
     ) -> Iterator[Reached]:
         match target:
@@ -102,12 +102,12 @@ class Following:
                 for at, element in enumerate(elements):
                     inner = element.value if isinstance(element, ast.Starred) else element
                     if not numbered or at in parts[0] or inner is not element:
-                        yield from self._bound(file, inner, what, depth, parts[1:])
+                        yield from self._follow_bound_name(file, inner, what, depth, parts[1:])
             case _:
                 for use in find_reads(file, target):
-                    yield from self.reached(Place(file, use), what, depth + 1, parts)
+                    yield from self.find_uses(Place(file, use), what, depth + 1, parts)
 
-    def _given(
+    def _follow_argument(
         self, file: FileFacts, call: ast.Call, node: ast.AST, what: What, depth: int, parts: Parts
     ) -> Iterator[Reached]:
         """Yield the uses of an argument of a call."""
@@ -115,53 +115,53 @@ class Following:
         for one in options(self.program.value(file, call.func)):
             match one:
                 case Api(name=name):
-                    yield from self._api(file, call, name, what, depth, parts)
+                    yield from self._follow_library_call(file, call, name, what, depth, parts)
                     return
                 case Transformed(api=api, call=made) if api.name in JIT_WRAPPERS:
-                    why = self._of_all(file, call, made, node) if what == "key" else ""
+                    why = self._why_on_all_devices(file, call, made, node) if what == "key" else ""
                     if why:
                         yield Reached(Place(file, call), "key", why)
                     return
                 case Function():
-                    for use in taken_as(self.program, file, call, given):
-                        yield from self.reached(use, what, depth + 2, parts)
+                    for use in reads_of_receiving_parameters(self.program, file, call, given):
+                        yield from self.find_uses(use, what, depth + 2, parts)
                     return
                 case ClassValue():
-                    yield from self._kept(file, call, given, one, what, depth, parts)
+                    yield from self._follow_stored_argument(file, call, given, one, what, depth, parts)
                     return
         of_params = not parts or not parts[0] or "params" in parts[0]
         if what == "key" and last_name(call.func) == "init" and of_params and _makes_weights(call, node):
-            yield from self.reached(Place(file, call), "weights", depth + 1)
+            yield from self.find_uses(Place(file, call), "weights", depth + 1)
         elif what == "weights" and isinstance(call.func, ast.Attribute | ast.Name):
             if last_name(call.func) in ("create", "TrainState", "replace", "freeze", "FrozenDict"):
-                yield from self.reached(Place(file, call), "weights", depth + 1)
+                yield from self.find_uses(Place(file, call), "weights", depth + 1)
 
-    def _kept(
+    def _follow_stored_argument(
         self, file: FileFacts, call: ast.Call, given: ast.AST, cls: ClassValue, what: What, depth: int, parts: Parts
     ) -> Iterator[Reached]:
         """In an object of the project: the field that it becomes, or what its `__init__` does with the parameter."""
-        for one in becomes(self.program.evaluator, cls, Place(file, call), given):
+        for one in receiving_parameters(self.program.evaluator, cls, Place(file, call), given):
             if one.owner is not None:
-                names = tuple(self.program.evaluator.classes.objects.fields(cls))
+                names = tuple(self.program.evaluator.classes.objects.list_fields(cls))
                 held: frozenset[str | int] = frozenset((one.name, names.index(one.name)))
-                yield from self.reached(Place(file, call), what, depth + 1, (held, *parts))
-        for use in taken_as(self.program, file, call, given):
-            yield from self.reached(use, what, depth + 2, parts)
+                yield from self.find_uses(Place(file, call), what, depth + 1, (held, *parts))
+        for use in reads_of_receiving_parameters(self.program, file, call, given):
+            yield from self.find_uses(use, what, depth + 2, parts)
             match use.file.parent(use.node):
                 case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)]):
-                    yield from self.reached(Place(file, call), what, depth + 2, (frozenset((attr,)), *parts))
+                    yield from self.find_uses(Place(file, call), what, depth + 2, (frozenset((attr,)), *parts))
 
-    def _api(
+    def _follow_library_call(
         self, file: FileFacts, call: ast.Call, name: str, what: What, depth: int, parts: Parts
     ) -> Iterator[Reached]:
         if name.startswith("jax.random.") and what == "key" and last_name(call.func) in _FROM_KEYS:
-            yield from self.reached(Place(file, call), what, depth + 1)
+            yield from self.find_uses(Place(file, call), what, depth + 1)
         elif name in _COPYING and what == "weights":
             yield Reached(Place(file, call), "weights")
         elif name in _HANDING_ON or (name.startswith("flax.") and what == "weights" and _SENT not in name):
-            yield from self.reached(Place(file, call), what, depth + 1, parts)
+            yield from self.find_uses(Place(file, call), what, depth + 1, parts)
 
-    def _of_all(self, file: FileFacts, call: ast.Call, made: CallArguments | None, node: ast.AST) -> str:
+    def _why_on_all_devices(self, file: FileFacts, call: ast.Call, made: CallArguments | None, node: ast.AST) -> str:
         """Why a compiled function runs on the devices of all processes; "" where nothing says so."""
         shardings = [
             one
@@ -170,25 +170,31 @@ class Following:
         ]
         for one in shardings:
             value = options(self.program.evaluator.value(one))
-            if all(isinstance(part, Constant) for part in value) or any(self._own(part) for part in value):
+            if all(isinstance(part, Constant) for part in value) or any(
+                self._is_over_local_devices(part) for part in value
+            ):
                 continue
             return "it has shardings"
         arrays = GlobalArrays(self.program)
         others = [*call.args, *(one.value for one in call.keywords)]
         for other in others:
-            if other is not node and (maker := arrays.maker(Place(file, other))):
-                return f"the argument `{file.text(other)}` is a global array of {maker.rpartition('.')[2]}"
+            if other is not node and (maker := arrays.maker_of_array(Place(file, other))):
+                return f"the argument `{file.source_text(other)}` is a global array of {maker.rpartition('.')[2]}"
         return ""
 
-    def _own(self, sharding: Value) -> bool:
+    def _is_over_local_devices(self, sharding: Value) -> bool:
         """Return whether a sharding is over the devices of this process."""
         parts = sharding_parts(sharding, self.program.evaluator)
         meshes = options(self.program.followed(parts[0])) if parts is not None else ()
         calls = [one.call for one in meshes if isinstance(one, CallResult) and one.call is not None]
-        return any("local" in place.text() for call in calls for place in (*call.positional, *call.keywords.values()))
+        return any(
+            "local" in place.source_text()
+            for call in calls
+            for place in (*call.positional, *call.keywords.values())
+        )
 
 
-def _held_as(whole: ast.Dict | ast.Tuple | ast.List, node: ast.AST) -> frozenset[str | int]:
+def _container_keys(whole: ast.Dict | ast.Tuple | ast.List, node: ast.AST) -> frozenset[str | int]:
     """As what a dict, or a tuple of known length, holds an expression."""
     if isinstance(whole, ast.Dict):
         key = next((key for key, value in zip(whole.keys, whole.values, strict=True) if value is node), None)

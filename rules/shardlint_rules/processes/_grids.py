@@ -5,56 +5,61 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.scales import ALL, LISTS, PROCESS, Scale, count
+from shardlint.model.process.scales import ALL, LISTS, PROCESS, Scale, count_scale
 from shardlint.model.reach import settled_expression
 from shardlint.model.values import Api, CallResult, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import names_in
-from shardlint_rules.processes._count_conflicts import CountConflict, counted_by, uses_of, whole
-from shardlint_rules.processes.uses import standing_for
+from shardlint_rules.processes._count_conflicts import (
+    CountConflict,
+    counting_expression,
+    enclosing_product,
+    uses_of,
+)
+from shardlint_rules.processes.uses import reads_of_same_value
 
 _MAKERS = ("jax.make_mesh", "jax.experimental.mesh_utils.create_device_mesh")
 _SHAPES = ("mesh_shape", "axis_shapes", "shape", "newshape")
 _ARRAYS = ("array", "asarray", "list", "sorted", "create_device_mesh")
 
 
-def grids(site: Site) -> Iterator[CountConflict]:
+def find_grid_conflicts(site: Site) -> Iterator[CountConflict]:
     """`jax.make_mesh((jax.local_device_count(),), ...)`, `np.array(jax.devices()).reshape(local_device_count(), 1)`."""
-    counted = counted_by(site)
-    scale = count(site.program, site.file, counted)
+    counted = counting_expression(site)
+    scale = count_scale(site.program, site.file, counted)
     if scale not in (ALL, PROCESS):
         return
     for use in uses_of(site, counted):
-        top, sign = whole(site.file, use)
+        top, sign = enclosing_product(site.file, use)
         shape = site.file.parent(top)
         if sign < 0 or not isinstance(shape, ast.Tuple | ast.List | ast.Call):
             continue
         sizes = shape.args if isinstance(shape, ast.Call) else shape.elts
-        product = _product(site, sizes, top, scale)
+        product = _scale_of_product(site, sizes, top, scale)
         if product not in (ALL, PROCESS):
             continue
         for call in _find_calls(site, shape):
-            devices = _devices(site, call)
+            devices = _scale_of_devices(site, call)
             if devices is not None and devices != product:
-                yield _found(use, product, scale)
+                yield _make_conflict(use, product, scale)
                 break
 
 
-def _product(site: Site, sizes: list[ast.expr], top: ast.expr, scale: Scale) -> Scale | None:
+def _scale_of_product(site: Site, sizes: list[ast.expr], top: ast.expr, scale: Scale) -> Scale | None:
     """Of how many devices a shape is; None where a size is not known, which may be the number of processes."""
     product = scale
     for one in sizes:
-        if one is top or isinstance(one, ast.Constant) or _divides(site, one, top):
+        if one is top or isinstance(one, ast.Constant) or _is_other_size_divisor(site, one, top):
             continue
-        counted = count(site.program, site.file, one)
+        counted = count_scale(site.program, site.file, one)
         if counted is None:
             return None
         product = (product[0] + counted[0], product[1] + counted[1])
     return product
 
 
-def _found(use: ast.expr, product: Scale, scale: Scale) -> CountConflict:
+def _make_conflict(use: ast.expr, product: Scale, scale: Scale) -> CountConflict:
     if product == PROCESS:
         return CountConflict(
             use,
@@ -77,7 +82,7 @@ def _found(use: ast.expr, product: Scale, scale: Scale) -> CountConflict:
     )
 
 
-def _divides(site: Site, size: ast.expr, top: ast.expr) -> bool:
+def _is_other_size_divisor(site: Site, size: ast.expr, top: ast.expr) -> bool:
     """Return whether another size is the divisor of the count: `(count // model, model)`."""
     return (
         isinstance(size, ast.Name | ast.Attribute)
@@ -92,7 +97,7 @@ def _find_calls(site: Site, shape: ast.Tuple | ast.List | ast.Call) -> Iterator[
         if last_name(shape.func) == "reshape":
             yield shape
         return
-    for use in standing_for(site.file, shape):
+    for use in reads_of_same_value(site.file, shape):
         parent = site.file.parent(use)
         if isinstance(parent, ast.keyword) and parent.arg in _SHAPES:
             parent = site.file.parent(parent)
@@ -102,12 +107,12 @@ def _find_calls(site: Site, shape: ast.Tuple | ast.List | ast.Call) -> Iterator[
             yield parent
 
 
-def _devices(site: Site, call: ast.Call) -> Scale | None:
+def _scale_of_devices(site: Site, call: ast.Call) -> Scale | None:
     """Whose devices are put into a shape."""
     name = last_name(call.func)
     if name == "reshape" and isinstance(call.func, ast.Attribute):
         inside = settled_expression(site.file, call.func.value)
-        return _listed(site, inside)
+        return _scale_of_list(site, inside)
     found = options(site.value(call.func))
     if not found or not all(isinstance(one, Api) and one.name in _MAKERS for one in found):
         return None
@@ -116,10 +121,10 @@ def _devices(site: Site, call: ast.Call) -> Scale | None:
         given = call.args[1]
     if any(one.arg is None for one in call.keywords):
         return None
-    return ALL if given is None else _listed(site, settled_expression(site.file, given))
+    return ALL if given is None else _scale_of_list(site, settled_expression(site.file, given))
 
 
-def _listed(site: Site, node: ast.expr) -> Scale | None:
+def _scale_of_list(site: Site, node: ast.expr) -> Scale | None:
     while isinstance(node, ast.Call) and last_name(node.func) in _ARRAYS and node.args:
         node = settled_expression(site.file, node.args[0])
     found = {

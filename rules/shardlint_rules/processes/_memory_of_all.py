@@ -5,24 +5,24 @@ from __future__ import annotations
 import ast
 
 from shardlint.model import Program
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallResult, options
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
-from shardlint_rules.processes.given import given
+from shardlint_rules.processes.given import argument_values
 
-_MESH = regex(r"(?i)mesh$")
+_MESH = compile_lazily(r"(?i)mesh$")
 _OWN = ("addressable", "local", "process_index")
 _PASSING = ("enumerate", "list", "sorted", "reversed", "flatten", "ravel", "tolist", "reshape", "array", "asarray")
 
 
-def of_all(site: Site) -> str:
+def whose_devices_asked(site: Site) -> str:
     """Whose the devices are that `memory_stats()` is asked of, in words; "" where nothing says they are of all."""
     func = site.call.func
     if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
         return ""
-    bindings, _ = lookup(site.file, func.value, func.value.id)
+    bindings, _ = lookup_bindings(site.file, func.value, func.value.id)
     if len(bindings) != 1:
         return ""
     target = bindings[0].node
@@ -34,10 +34,10 @@ def of_all(site: Site) -> str:
     whole = parent if isinstance(parent, ast.For) else site.file.parent(parent)
     if whole is None or any(word in site.text(whole) for word in _OWN):
         return ""
-    return _listed(site.program, site.file, parent.iter, 0)
+    return _owner_of_listed_devices(site.program, site.file, parent.iter, 0)
 
 
-def _listed(program: Program, file: FileFacts, node: ast.expr, depth: int) -> str:
+def _owner_of_listed_devices(program: Program, file: FileFacts, node: ast.expr, depth: int) -> str:
     """Whose the devices of a list are. `jax.devices()` as it is, SL808 follows from there."""
     some = False
     while True:
@@ -56,21 +56,21 @@ def _listed(program: Program, file: FileFacts, node: ast.expr, depth: int) -> st
         else:
             break
     if isinstance(node, ast.Attribute) and node.attr == "devices" and _MESH.search(last_name(node.value)):
-        return f"`{file.text(node)}` are the devices of a mesh"
+        return f"`{file.source_text(node)}` are the devices of a mesh"
     made = options(program.value(file, node)) if some else ()
     if any(isinstance(one, CallResult) and one.api == "jax.devices" for one in made):
         return "jax.devices() lists them"
-    return _given(program, file, node, depth) if isinstance(node, ast.Name) and depth < 2 else ""
+    return _owner_given_by_callers(program, file, node, depth) if isinstance(node, ast.Name) and depth < 2 else ""
 
 
-def _given(program: Program, file: FileFacts, node: ast.Name, depth: int) -> str:
+def _owner_given_by_callers(program: Program, file: FileFacts, node: ast.Name, depth: int) -> str:
     """Return the callers' value of a parameter."""
-    bindings, scope = lookup(file, node, node.id)
+    bindings, scope = lookup_bindings(file, node, node.id)
     if scope is None or [one.kind for one in bindings] != ["param"]:
         return ""
-    for place in given(program, file, scope, node.id):
+    for place in argument_values(program, file, scope, node.id):
         if isinstance(place.node, ast.expr):
-            found = _listed(program, place.file, place.node, depth + 1)
+            found = _owner_of_listed_devices(program, place.file, place.node, depth + 1)
             if found:
                 return f"{place.file.path.name}:{place.line} passes devices to `{scope.name}`: {found}"
     return ""

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
-from shardlint.model.reach import lookup, readers
+from shardlint.model.reach import find_binding_reads, lookup_bindings
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
-from shardlint_rules.processes.own_data import INDEX, Differing, own_data
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.processes.own_data import INDEX, Differing, find_process_difference
 
 KEYED = ("jax.random.permutation", "jax.random.choice")
 DRAWS = ("permutation", "permuted", "shuffle", "sample")
@@ -30,7 +30,7 @@ class OwnOrder:
     taken: ast.expr
 
 
-def own_order(site: Site) -> OwnOrder | None:
+def find_differing_order(site: Site) -> OwnOrder | None:
     """The order that a site draws, if each process draws another one and takes its part of it by its index."""
     call = site.call
     if site.api in KEYED:
@@ -39,71 +39,71 @@ def own_order(site: Site) -> OwnOrder | None:
         drawn_with = call.func.value if isinstance(call.func, ast.Attribute) else None
     if drawn_with is None:
         return None
-    taken = next(_parts(site.program, site.file, call, 0), None)
+    taken = next(_find_process_parts(site.program, site.file, call, 0), None)
     if taken is None:
         return None
-    own = own_data(site.program, Place(site.file, drawn_with))
+    own = find_process_difference(site.program, Place(site.file, drawn_with))
     if own is None or own.what != INDEX:
         return None
-    return OwnOrder(_made(site, drawn_with), own, taken)
+    return OwnOrder(_find_generator_creation(site, drawn_with), own, taken)
 
 
-def _made(site: Site, drawn_with: ast.expr) -> ast.expr:
+def _find_generator_creation(site: Site, drawn_with: ast.expr) -> ast.expr:
     """Where the generator or the key is made, in the function that draws."""
     while isinstance(drawn_with, ast.Name):
-        bindings, scope = lookup(site.file, drawn_with, drawn_with.id)
+        bindings, scope = lookup_bindings(site.file, drawn_with, drawn_with.id)
         value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
-        if value is None or scope is None or scope.function() is not site.scope.function():
+        if value is None or scope is None or scope.enclosing_function() is not site.scope.enclosing_function():
             break
         drawn_with = value
     return drawn_with
 
 
-def _parts(program: Program, file: FileFacts, node: ast.expr, depth: int) -> Iterator[ast.expr]:
+def _find_process_parts(program: Program, file: FileFacts, node: ast.expr, depth: int) -> Iterator[ast.expr]:
     """Where a process takes its part of an order by its index."""
     if depth > _DEPTH:
         return
     parent = file.parent(node)
     match parent:
         case ast.Subscript(value=value, slice=index) if value is node:
-            if _by_index(program, file, index):
+            if _is_offset_by_process(program, file, index):
                 yield parent
             elif isinstance(index, ast.Slice) and index.step is None and index.lower is None:
-                yield from _parts(program, file, parent, depth + 1)
+                yield from _find_process_parts(program, file, parent, depth + 1)
         case ast.Call(func=func, args=[first, *rest]) if first is node:
             name = last_name(func)
-            if name == "islice" and any(_by_index(program, file, one) for one in rest):
+            if name == "islice" and any(_is_offset_by_process(program, file, one) for one in rest):
                 yield parent
             elif name in _SPLITTING or name in _PASSING:
-                yield from _parts(program, file, parent, depth + 1)
+                yield from _find_process_parts(program, file, parent, depth + 1)
         case ast.Attribute(attr=attr) if attr in _PASSING or attr in _SPLITTING:
             outer = file.parent(parent)
             if isinstance(outer, ast.Call) and outer.func is parent:
-                yield from _parts(program, file, outer, depth + 1)
+                yield from _find_process_parts(program, file, outer, depth + 1)
         case ast.Assign(targets=[ast.Name() as target]):
-            for read, _ in readers(file, target):
-                yield from _parts(program, file, read, depth + 1)
+            for read, _ in find_binding_reads(file, target):
+                yield from _find_process_parts(program, file, read, depth + 1)
         case ast.Expr() if isinstance(node, ast.Call) and last_name(node.func) == "shuffle":
-            yield from _after(program, file, node, depth)
+            yield from _find_parts_after_shuffle(program, file, node, depth)
 
 
-def _after(program: Program, file: FileFacts, call: ast.Call, depth: int) -> Iterator[ast.expr]:
+def _find_parts_after_shuffle(program: Program, file: FileFacts, call: ast.Call, depth: int) -> Iterator[ast.expr]:
     """The parts that are taken of a list after it was shuffled in place."""
     given = call.args[0] if call.args else None
     if not isinstance(given, ast.Name | ast.Attribute):
         return
-    written = file.text(given)
-    function = file.home(call).function()
-    for one in walk(function.node) if function is not None else ():
-        if isinstance(one, ast.Name | ast.Attribute) and one.lineno > call.lineno and file.text(one) == written:
-            yield from _parts(program, file, one, depth + 1)
+    written = file.source_text(given)
+    function = file.evaluation_scope(call).enclosing_function()
+    for one in walk_nodes(function.node) if function is not None else ():
+        if isinstance(one, ast.Name | ast.Attribute) and one.lineno > call.lineno and file.source_text(one) == written:
+            yield from _find_process_parts(program, file, one, depth + 1)
 
 
-def _by_index(program: Program, file: FileFacts, index: ast.expr) -> bool:
+def _is_offset_by_process(program: Program, file: FileFacts, index: ast.expr) -> bool:
     """Return whether an index or a slice begins at an offset computed from the process index."""
     first = index.lower if isinstance(index, ast.Slice) else index
     if isinstance(first, ast.Tuple) and first.elts:
         first = first.elts[0]
         first = first.lower if isinstance(first, ast.Slice) else first
-    found = own_data(program, Place(file, first)) if first is not None else None
+    found = find_process_difference(program, Place(file, first)) if first is not None else None
     return found is not None and found.what == INDEX

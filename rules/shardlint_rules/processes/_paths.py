@@ -6,29 +6,31 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
-from shardlint.model.held import classes, member, stored
-from shardlint.model.reach import lookup
+from shardlint.model.held import evaluate_held_member, find_classes, stored_values
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Function, Place
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import children, walk
-from shardlint_rules.processes.given import given
+from shardlint.syntax.nodes import child_nodes, walk_nodes
+from shardlint_rules.processes.given import argument_values
 
-OWN = regex(r"(?i)process|host|rank|shard|worker|pid|uuid|tmp|temp|local|dev/null|part[-_]?\{")
-_NAMES = regex(r"(?i)process(?!_allgather)|(?<!multi)host|rank|shard(?!ing)|worker|pid|uuid|(?<![/\w])te?mp")
+OWN = compile_lazily(r"(?i)process|host|rank|shard|worker|pid|uuid|tmp|temp|local|dev/null|part[-_]?\{")
+_NAMES = compile_lazily(r"(?i)process(?!_allgather)|(?<!multi)host|rank|shard(?!ing)|worker|pid|uuid|(?<![/\w])te?mp")
 _DEPTH = 5
-_DUMPS = regex(r"(?:^|\.)(?:dump|write|writelines|save|savez|savez_compressed|writerow|writerows)$")
+_DUMPS = compile_lazily(r"(?:^|\.)(?:dump|write|writelines|save|savez|savez_compressed|writerow|writerows)$")
 
 
-def names_process(program: Program, place: Place, depth: int = 0) -> bool:
+def is_process_in_path(program: Program, place: Place, depth: int = 0) -> bool:
     """Return whether a path contains the process, by the names in it, in helpers and in the arguments of callers."""
-    if (OWN if not depth else _NAMES).search(place.text()):
+    if (OWN if not depth else _NAMES).search(place.source_text()):
         return True
-    return depth < _DEPTH and any(names_process(program, one, depth + 1) for one in _made_of(program, place))
+    return depth < _DEPTH and any(
+        is_process_in_path(program, one, depth + 1) for one in _expressions_behind(program, place)
+    )
 
 
-def _made_of(program: Program, place: Place) -> Iterator[Place]:
+def _expressions_behind(program: Program, place: Place) -> Iterator[Place]:
     """Yield the expressions that the names, helper calls and attributes in an expression are made of.
 
     Of what a call in sight is given counts only what comes back: `first, params = resume.load(params, reader)`.
@@ -37,53 +39,57 @@ def _made_of(program: Program, place: Place) -> Iterator[Place]:
     todo = [place.node]
     while todo:
         part = todo.pop(0)
-        todo += [part.func] if isinstance(part, ast.Call) and _in_sight(program, file, part) else children(part)
+        todo += (
+            [part.func]
+            if isinstance(part, ast.Call) and _calls_only_project(program, file, part)
+            else child_nodes(part)
+        )
         match part:
             case ast.Name(ctx=ast.Load(), id=name):
-                bindings, scope = lookup(file, part, name)
+                bindings, scope = lookup_bindings(file, part, name)
                 for one in bindings:
                     if one.kind == "param" and scope is not None:
-                        yield from given(program, file, scope, name)
+                        yield from argument_values(program, file, scope, name)
                     elif one.value is not None:
                         yield Place(file, one.value)
             case ast.Attribute(ctx=ast.Load(), value=owner, attr=name):
-                for cls in classes(program, Place(file, owner)):
+                for cls in find_classes(program, Place(file, owner)):
                     inside, node = cls.place.file, cls.place.node
                     if isinstance(node, ast.ClassDef):
-                        yield from (Place(inside, one) for one in stored(inside, node, name))
+                        yield from (Place(inside, one) for one in stored_values(inside, node, name))
                         for method in node.body:
                             if isinstance(method, ast.FunctionDef) and method.name == name:
-                                yield from _returned(Function(Place(inside, method)))
+                                yield from _returned_places(Function(Place(inside, method)))
             case ast.Call(func=ast.Name() as func):
-                for option in member(program, Place(file, func)):
+                for option in evaluate_held_member(program, Place(file, func)):
                     if isinstance(option, Function):
-                        yield from _returned(option)
+                        yield from _returned_places(option)
 
 
-def _in_sight(program: Program, file: FileFacts, call: ast.Call) -> bool:
+def _calls_only_project(program: Program, file: FileFacts, call: ast.Call) -> bool:
     """Return whether an expression calls functions of the project, and nothing else."""
-    found = member(program, Place(file, call.func))
+    found = evaluate_held_member(program, Place(file, call.func))
     return bool(found) and all(isinstance(one, Function) for one in found)
 
 
-def _returned(function: Function) -> Iterator[Place]:
+def _returned_places(function: Function) -> Iterator[Place]:
     file, node = function.place.file, function.node
     if isinstance(node, ast.Lambda):
         yield Place(file, node.body)
         return
-    yield from (Place(file, one.value) for one in file.walked(file.scope(node)).returns if one.value is not None)
+    yield from (Place(file, one.value) for one in file.walk_scope(file.scope(node)).returns if one.value is not None)
 
 
-def made_in(site: Site, path: ast.expr) -> ast.expr | None:
+def path_expression_in_file(site: Site, path: ast.expr) -> ast.expr | None:
     """The expression in this file by which a helper makes a path; None where the path stands at the site."""
-    for option in member(site.program, Place(site.file, path.func)) if isinstance(path, ast.Call) else ():
-        made = list(_returned(option)) if isinstance(option, Function) else []
+    for option in evaluate_held_member(site.program, Place(site.file, path.func)) if isinstance(path, ast.Call) else ():
+        made = list(_returned_places(option)) if isinstance(option, Function) else []
         if len(made) == 1 and made[0].file is site.file and isinstance(made[0].node, ast.expr):
             return made[0].node
     return None
 
 
-def contents(site: Site, path: ast.expr | None) -> Iterator[ast.expr]:
+def written_contents(site: Site, path: ast.expr | None) -> Iterator[ast.expr]:
     """Yield the contents written to a path: the other arguments of the call, or the data written to the file that it
     opens.
     """
@@ -98,7 +104,7 @@ def contents(site: Site, path: ast.expr | None) -> Iterator[ast.expr]:
         for one in statement.items
         if one.context_expr is call and isinstance(one.optional_vars, ast.Name)
     }
-    for inner in (one for part in statement.body for one in walk(part) if isinstance(one, ast.Call)):
+    for inner in (one for part in statement.body for one in walk_nodes(part) if isinstance(one, ast.Call)):
         parts = [*inner.args, *([inner.func.value] if isinstance(inner.func, ast.Attribute) else [])]
         if _DUMPS.search(site.text(inner.func)) and any(isinstance(one, ast.Name) and one.id in names for one in parts):
             yield from (one for one in inner.args if not (isinstance(one, ast.Name) and one.id in names))

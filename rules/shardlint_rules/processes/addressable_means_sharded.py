@@ -9,13 +9,13 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Attributes, Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
 
 _ASKED = "is_fully_addressable"
-_SHARDED = regex(r"(?i)shard|partitioned|distributed|multi_?dev|spread|is_split|several_devices")
-_WHOLE = regex(r"(?i)replicated|un_?sharded|single_?device|one_device|unpartitioned|not_sharded")
-_ELSEWHERE = regex(r"(?i)host|process|global|remote|address|local|fetch|cross|gather|sharding_|_sharding$")
+_SHARDED = compile_lazily(r"(?i)shard|partitioned|distributed|multi_?dev|spread|is_split|several_devices")
+_WHOLE = compile_lazily(r"(?i)replicated|un_?sharded|single_?device|one_device|unpartitioned|not_sharded")
+_ELSEWHERE = compile_lazily(r"(?i)host|process|global|remote|address|local|fetch|cross|gather|sharding_|_sharding$")
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class AddressableMeansSharded(Rule):
         asked = _find_asked(site)
         if asked is None:
             return None
-        meaning = _meaning(site.file, asked)
-        use = _kept(site.file, meaning) or _kept_by_callers(site, meaning)
+        meaning = _find_meaning(site.file, asked)
+        use = _describe_kept_sharding(site.file, meaning) or _effect_in_callers(site, meaning)
         return _make_finding(site, asked, use) if use else None
 
     @detector("attribute", "call", finds="by-name")
@@ -71,8 +71,8 @@ class AddressableMeansSharded(Rule):
         asked = _find_asked(site)
         if asked is None:
             return None
-        meaning = _meaning(site.file, asked)
-        name = _name(site.file, meaning.node)
+        meaning = _find_meaning(site.file, asked)
+        name = _assigned_name(site.file, meaning.node)
         wanted = _SHARDED if meaning.elsewhere else _WHOLE
         if not wanted.search(name) or _ELSEWHERE.search(name):
             return None
@@ -88,16 +88,16 @@ def _make_finding(site: Site, asked: ast.expr, use: str) -> Finding:
     )
 
 
-def _kept_by_callers(site: Site, meaning: _Meaning) -> str:
+def _effect_in_callers(site: Site, meaning: _Meaning) -> str:
     """The effect of the answer that a function returns in its callers."""
-    function = site.file.home(meaning.node).function()
+    function = site.file.evaluation_scope(meaning.node).enclosing_function()
     if not isinstance(site.file.parent(meaning.node), ast.Return) or function is None:
         return ""
-    for place in site.program.flow.ends(site.file, function.node).called(20):
+    for place in site.program.flow.ends(site.file, function.node).direct_calls(20):
         if isinstance(place.node, ast.expr):
-            inside = _meaning(place.file, place.node)
+            inside = _find_meaning(place.file, place.node)
             elsewhere = inside.elsewhere is not meaning.elsewhere
-            found = _kept(place.file, _Meaning(inside.node, elsewhere))
+            found = _describe_kept_sharding(place.file, _Meaning(inside.node, elsewhere))
             if found:
                 return found
     return ""
@@ -115,7 +115,7 @@ def _find_asked(site: Site) -> ast.expr | None:
     return node if not of.endswith("sharding") else None  # a sharding is asked of what is to be done with it
 
 
-def _meaning(file: FileFacts, node: ast.expr) -> _Meaning:
+def _find_meaning(file: FileFacts, node: ast.expr) -> _Meaning:
     """The expression that an answer is a part of, through `not`, `and` and `or`."""
     elsewhere = False
     while True:
@@ -127,7 +127,7 @@ def _meaning(file: FileFacts, node: ast.expr) -> _Meaning:
         node = parent
 
 
-def _name(file: FileFacts, node: ast.expr) -> str:
+def _assigned_name(file: FileFacts, node: ast.expr) -> str:
     """The name that an answer gets."""
     parent = file.parent(node)
     match parent:
@@ -136,14 +136,14 @@ def _name(file: FileFacts, node: ast.expr) -> str:
         case ast.keyword(arg=str() as name):
             return name
         case ast.Return():
-            function = file.home(parent).function()
+            function = file.evaluation_scope(parent).enclosing_function()
             return function.name if function is not None else ""
         case ast.Lambda():
-            return _name(file, parent)
+            return _assigned_name(file, parent)
     return ""
 
 
-def _kept(file: FileFacts, meaning: _Meaning) -> str:
+def _describe_kept_sharding(file: FileFacts, meaning: _Meaning) -> str:
     """Return the effect of an answer that decides whether a sharding is kept."""
     parent = file.parent(meaning.node)
     yes: ast.AST | None = None
@@ -154,7 +154,7 @@ def _kept(file: FileFacts, meaning: _Meaning) -> str:
         case ast.IfExp(test=test, body=yes, orelse=no) if test is meaning.node:
             pass
         case ast.If(test=test, body=[ast.Return(value=yes)]) if test is meaning.node:
-            no = _other(file, parent)
+            no = _find_early_return(file, parent)
     if not meaning.elsewhere:
         yes, no = no, yes
     nothing = isinstance(no, ast.Constant) and no.value is None
@@ -163,7 +163,7 @@ def _kept(file: FileFacts, meaning: _Meaning) -> str:
     return ""
 
 
-def _other(file: FileFacts, statement: ast.If) -> ast.AST | None:
+def _find_early_return(file: FileFacts, statement: ast.If) -> ast.AST | None:
     """Return the statement that returns if a condition is false."""
     after = list(statement.orelse)
     block = getattr(file.parent(statement), "body", [])

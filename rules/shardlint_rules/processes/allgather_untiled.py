@@ -6,13 +6,13 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.evaluator.annotations import annotated
-from shardlint.model.reach import lookup
+from shardlint.model.evaluator.annotations import annotated_classes
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Place
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.spread import made_of_spread, spread
+from shardlint_rules.processes.alone import is_reached_with_one_process
+from shardlint_rules.processes.spread import is_made_of_sharded_array, is_surely_sharded_array
 
 _GATHER = "jax.experimental.multihost_utils.process_allgather"
 _ARRAYS = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array")
@@ -52,10 +52,14 @@ class AllgatherUntiled(Rule):
         if tiled is not None and not (isinstance(tiled, ast.Constant) and tiled.value is False):
             return None
         given = site.call.args[0] if site.call.args else None
-        if given is None or alone(site.program, Place(site.file, site.call)):
+        if given is None or is_reached_with_one_process(site.program, Place(site.file, site.call)):
             return None
-        why = spread(site, given) or made_of_spread(site, given) or _elsewhere_too(site, given)
-        if not why and not _annotated(site, given):
+        why = (
+            is_surely_sharded_array(site, given)
+            or is_made_of_sharded_array(site, given)
+            or _test_for_global_array(site, given)
+        )
+        if not why and not _is_annotated_as_array(site, given):
             return None
         name = site.shown(given)
         return site.finding(
@@ -74,14 +78,14 @@ class AllgatherUntiled(Rule):
             edits = [site.replace(tiled, "True")]
         else:
             last = site.call.keywords[-1].value if site.call.keywords else site.call.args[-1]
-            end = site.file.span(last)[1]
+            end = site.file.character_span(last)[1]
             edits = [Edit(end, end, ", tiled=True")]
         return site.fix(
             Safety.UNSAFE, "write tiled=True", edits, why="with one process the result has one axis less"
         )
 
 
-def _elsewhere_too(site: Site, given: ast.expr) -> str:
+def _test_for_global_array(site: Site, given: ast.expr) -> str:
     """The test by which an array is known to lie on devices of other processes: `if not x.is_fully_addressable:`."""
     asked = f"{site.text(given)}.is_fully_addressable"
     inner: ast.AST = site.call
@@ -99,21 +103,21 @@ def _elsewhere_too(site: Site, given: ast.expr) -> str:
     return ""
 
 
-def _annotated(site: Site, node: ast.expr, depth: int = 0) -> bool:
+def _is_annotated_as_array(site: Site, node: ast.expr, depth: int = 0) -> bool:
     """Return whether it is a parameter that says it is an array of jax's, or made of one by `astype`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
-        return _annotated(site, node.func.value, depth)
+        return _is_annotated_as_array(site, node.func.value, depth)
     if not isinstance(node, ast.Name) or depth > 2:
         return False
-    bindings, _ = lookup(site.file, node, node.id)
+    bindings, _ = lookup_bindings(site.file, node, node.id)
     made = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
     if bindings and made:
         rest = [one for one in bindings if one.kind != "assign"]
-        return all(_annotated(site, one, depth + 1) for one in made) and len(rest) <= 1
+        return all(_is_annotated_as_array(site, one, depth + 1) for one in made) and len(rest) <= 1
     if len(bindings) != 1 or bindings[0].kind != "param" or bindings[0].annotation is None:
         return False
     annotation = bindings[0].annotation
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         return annotation.value.split("[")[0] in ("jax.Array", "jnp.ndarray")
-    kinds = [site.value(annotation), *annotated(site.program.evaluator, Place(site.file, annotation))]
+    kinds = [site.value(annotation), *annotated_classes(site.program.evaluator, Place(site.file, annotation))]
     return any(isinstance(one, Api) and one.name in _ARRAYS for one in kinds)

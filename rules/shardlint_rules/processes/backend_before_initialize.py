@@ -10,7 +10,7 @@ from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Statements, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.processes.starting import caught, started_before, told
+from shardlint_rules.processes.starting import describe_start, find_backend_start, is_exception_caught
 
 _INITIALIZE = "jax.distributed.initialize"
 _ASKING = tuple(
@@ -69,27 +69,27 @@ class BackendBeforeInitialize(Rule):
     def report_statement(self, site: Site) -> Finding | None:
         """A function of the project that calls initialize, and comes too late."""
         called = site.text(site.call.func)
-        leads = self._leads(site)
+        leads = self._is_called_first(site)
         return self._make_finding(site, called, f", and `{called}` calls {_INITIALIZE}") if leads else None
 
     def _make_finding(self, site: Site, called: str, reason: str = "") -> Finding | None:
-        started = started_before(site, Place(site.file, site.call)) if not caught(site) else None
+        started = find_backend_start(site, Place(site.file, site.call)) if not is_exception_caught(site) else None
         if started is None:
             return None
         return site.finding(
             site.call,
             f"`{called}` raises RuntimeError: the backend has already started.",
             help="call `jax.distributed.initialize` before calls that need devices or processes, or make arrays",
-            why=f"{told(site, started)} started the backend{reason}",
+            why=f"{describe_start(site, started)} started the backend{reason}",
         )
 
     @detector("call", finds="cluster")
     def report_cluster(self, site: Site) -> Finding | None:
         """A call that starts the backend, in a method by which jax.distributed.initialize detects its cluster."""
-        method = site.scope.function()
+        method = site.scope.enclosing_function()
         node = method.node if method is not None else None
         cls = method.parent.node if method is not None and method.parent is not None else None
-        if not isinstance(node, ast.FunctionDef) or not isinstance(cls, ast.ClassDef) or caught(site):
+        if not isinstance(node, ast.FunctionDef) or not isinstance(cls, ast.ClassDef) or is_exception_caught(site):
             return None
         clusters = [one for one in cls.bases if last_name(one).endswith(("Cluster", "ClusterEnv"))]
         if node.name not in _OF_CLUSTERS or not clusters:
@@ -102,38 +102,38 @@ class BackendBeforeInitialize(Rule):
             why=f"`{cls.name}` is a `{site.text(clusters[0])}`, which jax calls before it starts the backend",
         )
 
-    def _leads(self, site: Site) -> bool:
+    def _is_called_first(self, site: Site) -> bool:
         """Return whether a function of the project calls it, and nothing that surely runs in there comes before."""
         if isinstance(site.call.func, ast.Attribute) and site.call.func.attr == "__init__":
             return False  # of the class above
-        if not (site.anywhere("distributed.initialize") or site.anywhere("jax.distributed")):
+        if not (site.is_named_anywhere("distributed.initialize") or site.is_named_anywhere("jax.distributed")):
             return False
         for option in options(site.value(site.call.func)):
-            found = _inside(site, option, 0)
+            found = _find_initialize_inside(site, option, 0)
             if found is not None:
-                return started_before(site, found) is None
+                return find_backend_start(site, found) is None
         return False
 
 
-def _inside(site: Site, value: object, depth: int) -> Place | None:
+def _find_initialize_inside(site: Site, value: object, depth: int) -> Place | None:
     """The call of initialize in a function or what it calls."""
     if not isinstance(value, Function) or isinstance(value.node, ast.Lambda) or depth > _DEPTH:
         return None
-    if depth == _DEPTH and not value.place.file.says("distributed"):
+    if depth == _DEPTH and not value.place.file.contains_text("distributed"):
         return None
     question = "leads to initialize", value.node, depth
-    return site.program.of_node(question, lambda: _looked_into(site, value, depth))
+    return site.program.answer_for_node(question, lambda: _find_in_called_function(site, value, depth))
 
 
-def _looked_into(site: Site, value: Function, depth: int) -> Place | None:
+def _find_in_called_function(site: Site, value: Function, depth: int) -> Place | None:
     file = value.place.file
-    for scope in (file.walked(file.scope(value.node)),):
+    for scope in (file.walk_scope(file.scope(value.node)),):
         for call in scope.calls:
             for option in options(site.program.value(file, call.func)):
                 if isinstance(option, Api) and option.name == _INITIALIZE:
                     return Place(file, call)
                 if isinstance(option, Function):
-                    found = _inside(site, option, depth + 1)
+                    found = _find_initialize_inside(site, option, depth + 1)
                     if found is not None:
                         return found
     return None

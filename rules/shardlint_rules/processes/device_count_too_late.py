@@ -8,9 +8,14 @@ import re
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
-from shardlint_rules.processes.environment import Setting, setting
-from shardlint_rules.processes.starting import caught, short, started_before, told
+from shardlint.source.patterns import compile_lazily
+from shardlint_rules.processes.environment import Setting, find_setting
+from shardlint_rules.processes.starting import (
+    describe_start,
+    find_backend_start,
+    is_exception_caught,
+    shorten_text,
+)
 
 _READ_BY_IMPORT = (
     "JAX_PLATFORMS",
@@ -37,10 +42,10 @@ _ELSEWHERE = (
     "ray.remote",
     "reload(",
 )
-_KEPT = regex(
+_KEPT = compile_lazily(
     r"=\s*os\.(?:getenv|environ\.get)\(\s*[\"']XLA_FLAGS[\"'][\s\S]*finally:[\s\S]*environ\[[\"']XLA_FLAGS"
 )
-_JAX = regex(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
+_JAX = compile_lazily(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 
 
 class DeviceCountTooLate(Rule):
@@ -94,26 +99,26 @@ class DeviceCountTooLate(Rule):
     def report_flags(self, site: Site) -> Finding | None:
         """Flags that are set after the backend has read them."""
         found = _find_setting(site)
-        if found is None or found.name != "XLA_FLAGS" or found.keeps_only or _about_flags(site):
+        if found is None or found.name != "XLA_FLAGS" or found.keeps_only or _is_flag_test(site):
             return None
-        started = started_before(site, Place(site.file, site.syntax))
+        started = find_backend_start(site, Place(site.file, site.syntax))
         if started is None:
             return self._called_too_late(site)
         return site.finding(
             site.syntax,
             "`XLA_FLAGS` has no effect here: the backend has already started.",
             help="set `XLA_FLAGS` before any call that needs a device or makes an array",
-            why=f"{told(site, started)} started the backend, and XLA reads the flags once",
+            why=f"{describe_start(site, started)} started the backend, and XLA reads the flags once",
         )
 
     def _called_too_late(self, site: Site) -> Finding | None:
         """A function that sets them, where each call of it in sight comes after the start of the backend."""
-        function = site.scope.function()
+        function = site.scope.enclosing_function()
         if function is None or not isinstance(function.node, ast.FunctionDef):
             return None
-        calls = site.program.flow.in_sight(site.file, function.node).called()
+        calls = site.program.flow.in_sight(site.file, function.node).direct_calls()
         calls = [place for place in calls if not site.program.project.is_test(place.file.path)]
-        found = [started_before(site, place) for place in calls]
+        found = [find_backend_start(site, place) for place in calls]
         first = next(iter(found), None)
         if first is None or None in found:
             return None
@@ -122,7 +127,7 @@ class DeviceCountTooLate(Rule):
             site.syntax,
             f"`XLA_FLAGS` has no effect here: the backend starts before `{function.name}` is called.",
             help=f"call `{function.name}` before any call or import that needs a device or makes an array",
-            why=f"{told(site, first)} starts the backend, before {where} calls `{function.name}`",
+            why=f"{describe_start(site, first)} starts the backend, before {where} calls `{function.name}`",
         )
 
     @detector("line")
@@ -131,38 +136,38 @@ class DeviceCountTooLate(Rule):
         found = _find_setting(site)
         if found is None or found.name not in _READ_BY_IMPORT:
             return None
-        imported = _imported_before(site)
-        if imported is None or _configured_too(site, found.name):
+        imported = _earlier_jax_import(site)
+        if imported is None or _is_also_configured(site, found.name):
             return None
         return site.finding(
             site.syntax,
             f"`{found.name}` has no effect here: jax has already read the variable at import.",
-            why=f"`{short(Place(site.file, imported))}` on line {imported.lineno} imports jax",
+            why=f"`{shorten_text(Place(site.file, imported))}` on line {imported.lineno} imports jax",
             help=f'set the variable above that import, or call `jax.config.update("{found.name.lower()}", ...)`',
         )
 
 
 def _find_setting(site: Site) -> Setting | None:
     """The variable that the statement sets for this process."""
-    found = setting(site.syntax) if not caught(site) else None
-    return None if found is None or _for_another(site) else found
+    found = find_setting(site.syntax) if not is_exception_caught(site) else None
+    return None if found is None or _is_for_other_process(site) else found
 
 
 def _make_finding(site: Site, what: str, raises: bool) -> Finding | None:
     """The finding of a call, if the backend has started before."""
-    started = started_before(site, Place(site.file, site.call)) if not caught(site) else None
+    started = find_backend_start(site, Place(site.file, site.call)) if not is_exception_caught(site) else None
     if started is None:
         return None
     return site.finding(
         site.call,
         f"`{what}` {'raises RuntimeError' if raises else 'has no effect'}: the backend has already started.",
         help="move this call before any call that needs a device or makes an array",
-        why=f"{told(site, started)} started the backend",
+        why=f"{describe_start(site, started)} started the backend",
         harm=Harm.CRASH if raises else Harm.SILENT,
     )
 
 
-def _imported_before(site: Site) -> ast.stmt | None:
+def _earlier_jax_import(site: Site) -> ast.stmt | None:
     """The import of jax that has run when a statement does: above it in its block, or above its function."""
     file = site.file
     inner: ast.AST = site.syntax
@@ -176,21 +181,21 @@ def _imported_before(site: Site) -> ast.stmt | None:
     return None
 
 
-def _for_another(site: Site) -> bool:
+def _is_for_other_process(site: Site) -> bool:
     """Return whether a process that is started later reads it, or a module that is loaded again."""
-    return any(word in _around(site) for word in _ELSEWHERE)
+    return any(word in _text_around(site) for word in _ELSEWHERE)
 
 
-def _about_flags(site: Site) -> bool:
+def _is_flag_test(site: Site) -> bool:
     """Return whether it is in a test that restores the flags, whose subject reads the variable itself."""
-    return site.program.project.is_test(site.file.path) and _KEPT.search(_around(site)) is not None
+    return site.program.project.is_test(site.file.path) and _KEPT.search(_text_around(site)) is not None
 
 
-def _configured_too(site: Site, name: str) -> bool:
-    return any(f"{quote}{name.lower()}{quote}" in _around(site) for quote in "\"'")
+def _is_also_configured(site: Site, name: str) -> bool:
+    return any(f"{quote}{name.lower()}{quote}" in _text_around(site) for quote in "\"'")
 
 
-def _around(site: Site) -> str:
+def _text_around(site: Site) -> str:
     """The text of the function, or of the whole file outside of functions."""
-    function = site.scope.function()
+    function = site.scope.enclosing_function()
     return site.text(function.node) if function is not None else site.file.source.text

@@ -19,7 +19,7 @@ class Setting:
     """`+=`: what was there is kept."""
 
 
-def setting(statement: ast.AST) -> Setting | None:
+def find_setting(statement: ast.AST) -> Setting | None:
     """Return the setting made by `os.environ[...] = value`, `+=`, `.setdefault`, `.update` or `os.putenv`."""
     match statement:
         case ast.Assign(targets=[ast.Subscript(value=holder, slice=ast.Constant(value=str() as name))]):
@@ -27,11 +27,11 @@ def setting(statement: ast.AST) -> Setting | None:
         case ast.AugAssign(target=ast.Subscript(value=holder, slice=ast.Constant(value=str() as name))):
             return Setting(name, statement.value, added=True) if _is_environment(holder) else None
         case ast.Expr(value=ast.Call() as call):
-            return _called(call)
+            return _setting_by_call(call)
     return None
 
 
-def _called(call: ast.Call) -> Setting | None:
+def _setting_by_call(call: ast.Call) -> Setting | None:
     match call:
         case ast.Call(
             func=ast.Attribute(value=holder, attr="setdefault" | "__setitem__" as how),

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 from shardlint.model.process.patches import calls_replacement
-from shardlint.model.process.processes import asks_itself, process_question, runs_code_with, several
+from shardlint.model.process.processes import (
+    multi_process_evidence,
+    process_question,
+    reads_process_state,
+    runs_code_with,
+)
 from shardlint.model.values import Constant, Place
 from shardlint.rules_api.rule import (
     Calls,
@@ -22,13 +27,13 @@ from shardlint.rules_api.rule import (
     detector,
 )
 from shardlint.rules_api.site import Site
-from shardlint.syntax.enclosing import caught
-from shardlint.syntax.nodes import walk
-from shardlint_rules.processes._device_numbers import by_number
-from shardlint_rules.processes._device_uses import Use, uses
-from shardlint_rules.processes._memory_of_all import of_all
+from shardlint.syntax.enclosing import is_exception_caught
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.processes._device_numbers import indexed_by_name_number
+from shardlint_rules.processes._device_uses import Use, find_device_uses
+from shardlint_rules.processes._memory_of_all import whose_devices_asked
 from shardlint_rules.processes.alone import left_to_one
-from shardlint_rules.processes.uses import standing_for
+from shardlint_rules.processes.uses import reads_of_same_value
 
 _LOCAL = "jax.local_devices"
 _ASKED = "a file that runs with this one reads the process index or the process count"
@@ -94,36 +99,40 @@ class FirstDevicePinned(Rule):
     @detector("call")
     def find_pinned(self, site: Site) -> Iterator[Finding]:
         """Each device of the list that is pinned, unless a test has replaced the list."""
-        found = [*self._pinned(site)]
+        found = [*self._find_pinned_devices(site)]
         if found and not calls_replacement(site.program, Place(site.file, site.call), "jax", "devices"):
             yield from found
 
-    def _pinned(self, site: Site) -> Iterator[Finding]:
+    def _find_pinned_devices(self, site: Site) -> Iterator[Finding]:
         """The findings for a call of `jax.devices`, as far as it is jax's."""
-        of_cpu = _of_cpu(site)
+        of_cpu = _is_cpu_only(site)
         if of_cpu and not site.allows("jax", _SHARED_CPUS):
             return
-        yield from self._by_number(site)
-        taken = list(_first_of(site, site.call))
-        if not taken and not any(site.anywhere(word) for word in _OF_LISTS):
+        yield from self._report_numbered_device(site)
+        taken = list(_first_device_expressions(site, site.call))
+        if not taken and not any(site.is_named_anywhere(word) for word in _OF_LISTS):
             return
-        basis = self._several(site)
-        if basis is None or self._of_one(site, site.call):
+        basis = self._find_multi_process_evidence(site)
+        if basis is None or self._is_single_process_code(site, site.call):
             return
         for node in taken:
-            use = next(self._reaching(site, node), None)
+            use = next(self._find_reached_uses(site, node), None)
             if use is not None:
-                yield self._first(site, node, use, basis)
-        each = (one for one in self._reaching(site, site.call) if one.kind == "memory-stats" and not caught(*one.place))
+                yield self._report_first_device(site, node, use, basis)
+        each = (
+            one
+            for one in self._find_reached_uses(site, site.call)
+            if one.kind == "memory-stats" and not is_exception_caught(*one.place)
+        )
         asked = next(each, None) if not taken else None
         if asked is not None:
-            yield self._listed(site, asked, basis)
+            yield self._report_device_list(site, asked, basis)
 
-    def _by_number(self, site: Site) -> Iterator[Finding]:
+    def _report_numbered_device(self, site: Site) -> Iterator[Finding]:
         """A device of the list of all by the number in its name."""
-        node = by_number(site) if site.wants("by-number") else None
-        basis = self._several(site) if node is not None else None
-        if node is None or basis is None or basis.unstarted or self._of_one(site, site.call):
+        node = indexed_by_name_number(site) if site.wants("by-number") else None
+        basis = self._find_multi_process_evidence(site) if node is not None else None
+        if node is None or basis is None or basis.unstarted or self._is_single_process_code(site, site.call):
             return
         yield site.finding(
             node,
@@ -137,8 +146,8 @@ class FirstDevicePinned(Rule):
     @detector("method", finds="mesh")
     def report_memory(self, site: Site) -> Finding | None:
         """Memory that is asked of each device of a mesh, or of a list that callers give."""
-        whose = of_all(site) if not caught(site.file, site.call) else ""
-        if not whose or not _speaks_of_processes(site) or self._of_one(site, site.call):
+        whose = whose_devices_asked(site) if not is_exception_caught(site.file, site.call) else ""
+        if not whose or not _speaks_of_processes(site) or self._is_single_process_code(site, site.call):
             return None
         return site.finding(
             site.call,
@@ -147,15 +156,15 @@ class FirstDevicePinned(Rule):
             why=whose,
         )
 
-    def _several(self, site: Site) -> _Basis | None:
+    def _find_multi_process_evidence(self, site: Site) -> _Basis | None:
         """Return the evidence that the program is for several processes."""
-        question, evidence = process_question(site.file), several(site.program, site.file)
+        question, evidence = process_question(site.file), multi_process_evidence(site.program, site.file)
         if site.file.source.in_cells and question is None and evidence != "initialized":
             return None  # a notebook runs on one host
         started = evidence == "initialized" or any(
             runs_code_with(site.program, site.file, word) for word in _STARTED
         )
-        unstarted = _of_cpu(site) and not started
+        unstarted = _is_cpu_only(site) and not started
         cpus = "; after jax.distributed.initialize, jax.devices lists the CPUs of all processes" if unstarted else ""
         if question is not None:
             asked = question.func if isinstance(question, ast.Call) else question
@@ -167,23 +176,23 @@ class FirstDevicePinned(Rule):
         form = "cpu-without-initialize" if unstarted else "count-in-other-file"
         return _Basis(form, f"{_ASKED}{cpus}", unstarted) if evidence and site.wants(form) else None
 
-    def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
+    def _find_reached_uses(self, site: Site, node: ast.expr) -> Iterator[Use]:
         """The uses that all processes come to, but those that are traced: there a target is a hint to the compiler."""
-        for use in uses(site.program, Place(site.file, node)):
+        for use in find_device_uses(site.program, Place(site.file, node)):
             region = site.program.region(use.place.file, use.place.node)
             if region.traced != "always" and not left_to_one(site.program, use.place):
                 yield use
 
-    def _of_one(self, site: Site, node: ast.AST) -> bool:
+    def _is_single_process_code(self, site: Site, node: ast.AST) -> bool:
         """Return whether process 0 alone comes here, or a program of one process alone."""
         return left_to_one(site.program, Place(site.file, node))
 
-    def _first(self, site: Site, node: ast.expr, use: Use, basis: _Basis) -> Finding:
+    def _report_first_device(self, site: Site, node: ast.expr, use: Use, basis: _Basis) -> Finding:
         """One device of the list, and what is done with it."""
-        where = f"{use.what}{_where(site, node, use)}"
+        where = f"{use.what}{_describe_use_place(site, node, use)}"
         return site.finding(
             node,
-            f"`{site.shown(node)}` belongs to {_find_owner(node)}{_once(basis)}; "
+            f"`{site.shown(node)}` belongs to {_find_owner(node)}{_describe_condition(basis)}; "
             "other processes cannot read its arrays.",
             help="write `jax.local_devices()[0]`",
             fix=self._write_fix(site, node),
@@ -193,20 +202,20 @@ class FirstDevicePinned(Rule):
             else f"reading {where} raises RuntimeError on other processes; {basis.why}",
         )
 
-    def _listed(self, site: Site, use: Use, basis: _Basis) -> Finding:
+    def _report_device_list(self, site: Site, use: Use, basis: _Basis) -> Finding:
         """The list itself, passed to a function that needs devices of this process."""
         return site.finding(
             site.call,
             f"With several processes this raises: `{site.shown(site.call)}` also lists devices of other processes"
-            f"{_once(basis)}.",
+            f"{_describe_condition(basis)}.",
             help="write `jax.local_devices()`",
             fix=self._write_fix(site, site.call),
             form=basis.form or use.kind,
-            why=f"{use.what}{_where(site, site.call, use)} needs devices of this process, and {basis.why}",
+            why=f"{use.what}{_describe_use_place(site, site.call, use)} needs devices of this process, and {basis.why}",
         )
 
     def _write_fix(self, site: Site, node: ast.expr) -> Fix | None:
-        inside = any(part is site.call for part in walk(node))
+        inside = any(part is site.call for part in walk_nodes(node))
         call = site.call
         if not inside or len(call.args) + len(call.keywords) > 1:
             return None
@@ -223,10 +232,14 @@ class FirstDevicePinned(Rule):
 def _speaks_of_processes(site: Site) -> bool:
     """Return whether code that runs with the file distinguishes processes or their devices."""
     program, file = site.program, site.file
-    return asks_itself(file) or bool(several(program, file)) or runs_code_with(program, file, _LOCAL)
+    return (
+        reads_process_state(file)
+        or bool(multi_process_evidence(program, file))
+        or runs_code_with(program, file, _LOCAL)
+    )
 
 
-def _once(basis: _Basis) -> str:
+def _describe_condition(basis: _Basis) -> str:
     return " once `jax.distributed.initialize` has run" if basis.unstarted else ""
 
 
@@ -238,24 +251,24 @@ def _find_owner(node: ast.expr) -> str:
     return "process 0" if is_first else "one process"
 
 
-def _where(site: Site, node: ast.expr, use: Use) -> str:
+def _describe_use_place(site: Site, node: ast.expr, use: Use) -> str:
     """The place of a use that stands on another line, in brackets."""
     if use.place.file is not site.file:
         return f" ({use.place.file.path.name}:{use.place.line})"
     return "" if use.place.line == node.lineno else f" (line {use.place.line})"
 
 
-def _of_cpu(site: Site) -> bool:
+def _is_cpu_only(site: Site) -> bool:
     """Return whether `jax.devices` is asked for the CPUs alone."""
     named = [one.value for one in site.call.keywords if one.arg == "backend"]
     backend = next(iter((*site.call.args, *named)), None)
     return backend is not None and site.value(backend) == Constant("cpu")
 
 
-def _first_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:
+def _first_device_expressions(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """The expressions that are one device of a list."""
     file = site.file
-    for listed in standing_for(file, call):
+    for listed in reads_of_same_value(file, call):
         parent = file.parent(listed)
         match parent:
             case ast.Subscript(value=value) if value is listed and _is_number(parent.slice):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Constant, Function, Items, options
 from shardlint.rules_api.rule import Attributes, Edit, Finding, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
 
 _NUMBERS = (
@@ -33,7 +33,7 @@ _TAKE = (
 )  # fmt: skip
 # A method of floats. Types of TensorFlow have a property of the name.
 _METHODS = ("is_integer",)
-_FUNCTION = regex(r"(?i)(?:^|_)(?:fn|func|function|callable|method|callback|getter)s?$")
+_FUNCTION = compile_lazily(r"(?i)(?:^|_)(?:fn|func|function|callable|method|callback|getter)s?$")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class FunctionNotCalled(Rule):
     def report_method(self, site: Site) -> Finding | None:
         """A reference to a method that stands where its result is meant."""
         wrong = _find_wrong(site)
-        if wrong is None or not wrong.label.startswith("always") or not _divided(site, site.syntax):
+        if wrong is None or not wrong.label.startswith("always") or not _is_attribute_of_quotient(site, site.syntax):
             return None
         return _make_finding(site, wrong)
 
@@ -91,11 +91,11 @@ def _find_wrong(site: Site) -> _Wrong | None:
     node = site.syntax
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return None
-    return _wrong(site, node)
+    return _find_mistake(site, node)
 
 
 def _make_finding(site: Site, wrong: _Wrong) -> Finding:
-    text, end = site.text(), site.file.span(site.syntax)[1]
+    text, end = site.text(), site.file.character_span(site.syntax)[1]
     safety = Safety.UNSAFE if wrong.harm is Harm.SILENT else Safety.SAFE
     why = "the program then works with the value in place of the function object" if safety is Safety.UNSAFE else ""
     return site.finding(
@@ -108,72 +108,72 @@ def _make_finding(site: Site, wrong: _Wrong) -> Finding:
     )
 
 
-def _divided(site: Site, node: ast.AST) -> bool:
+def _is_attribute_of_quotient(site: Site, node: ast.AST) -> bool:
     """Return whether an attribute is one of a quotient, which is a float."""
     owner = node.value if isinstance(node, ast.Attribute) else None
     if isinstance(owner, ast.Name):
-        bindings, _ = lookup(site.file, owner, owner.id)
+        bindings, _ = lookup_bindings(site.file, owner, owner.id)
         values = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
-        return bool(values) and len(values) == len(bindings) and all(map(_quotient, values))
-    return owner is not None and _quotient(owner)
+        return bool(values) and len(values) == len(bindings) and all(map(_is_quotient, values))
+    return owner is not None and _is_quotient(owner)
 
 
-def _quotient(node: ast.AST) -> bool:
+def _is_quotient(node: ast.AST) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add | ast.Sub):
-        return _quotient(node.left) or _quotient(node.right)
+        return _is_quotient(node.left) or _is_quotient(node.right)
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
 
 
-def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
+def _find_mistake(site: Site, node: ast.expr) -> _Wrong | None:
     """Return the mistake in a function that is not called there; None if it may be intended."""
     parent = site.file.parent(node)
     match parent:
         case ast.Compare():
-            return _compared(site, node, parent)
+            return _find_wrong_comparison(site, node, parent)
         case ast.If() | ast.While() | ast.IfExp() | ast.Assert() if parent.test is node:
-            return _true(node)
+            return _make_always_true(node)
         case ast.UnaryOp(op=ast.Not()):
             return _Wrong(parent, "always False", "The function is always true")
-        case ast.BoolOp() if parent.values[-1] is not node or _tested(site, parent):
-            return _true(node)
+        case ast.BoolOp() if parent.values[-1] is not node or _is_only_tested(site, parent):
+            return _make_always_true(node)
         case ast.FormattedValue():
-            return _shown(node)
-        case ast.BinOp() if _formats(parent):
-            return _shown(node)
+            return _make_shown_as_function(node)
+        case ast.BinOp() if _is_percent_format(parent):
+            return _make_shown_as_function(node)
         case ast.BinOp() | ast.UnaryOp():
-            return _raises(node, "has no arithmetic")
+            return _make_raising(node, "has no arithmetic")
         case ast.AugAssign() if parent.value is node:
-            return _raises(node, "has no arithmetic")
+            return _make_raising(node, "has no arithmetic")
         case ast.Subscript() if parent.value is node:
-            return _raises(node, "cannot be indexed")
+            return _make_raising(node, "cannot be indexed")
         case ast.Subscript() | ast.Slice():
-            return _raises(node, "is not an index")
+            return _make_raising(node, "is not an index")
         case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is node:
-            return _raises(node, "cannot be iterated")
+            return _make_raising(node, "cannot be iterated")
         case ast.Starred() | ast.Tuple() | ast.List() | ast.Call():
-            return _given(site, node)
+            return _find_wrong_argument(site, node)
     return None
 
 
-def _true(node: ast.expr) -> _Wrong:
+def _make_always_true(node: ast.expr) -> _Wrong:
     return _Wrong(node, "always true", "The function is always true")
 
 
-def _raises(node: ast.expr, what: str) -> _Wrong:
+def _make_raising(node: ast.expr, what: str) -> _Wrong:
     return _Wrong(node, what, f"This raises TypeError, because a function {what}", Harm.CRASH)
 
 
-def _tested(site: Site, node: ast.expr) -> bool:
+def _is_only_tested(site: Site, node: ast.expr) -> bool:
     """Return whether only the truth of an expression is used."""
     parent = site.file.parent(node)
     if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
         return parent.test is node
     if isinstance(parent, ast.BoolOp):
-        return _tested(site, parent)
+        return _is_only_tested(site, parent)
     return isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
 
 
-def _compared(site: Site, node: ast.expr, parent: ast.Compare) -> _Wrong | None:
+def _find_wrong_comparison(site: Site, node: ast.expr, parent: ast.Compare) -> _Wrong | None:
     """A comparison: never equal to what is no function, and in no order with anything."""
     operands = [parent.left, *parent.comparators]
     at = operands.index(node)
@@ -182,13 +182,13 @@ def _compared(site: Site, node: ast.expr, parent: ast.Compare) -> _Wrong | None:
             continue
         searched = isinstance(op, ast.In | ast.NotIn)
         if searched and other is node:
-            return _raises(node, "cannot be searched")
+            return _make_raising(node, "cannot be searched")
         if not searched and _may_be_function(site, operands[at - 1] if other is node else other):
             continue
         if searched and not isinstance(site.value(other), Items | Constant):
             continue
         if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
-            return _raises(node, "has no order")
+            return _make_raising(node, "has no order")
         said = "The function is never found" if searched else "The function never equals a value"
         return _Wrong(parent, f"always {isinstance(op, ast.NotEq | ast.NotIn)}", said)
     return None
@@ -202,42 +202,42 @@ def _may_be_function(site: Site, node: ast.expr) -> bool:
     return any(isinstance(one, Api | Function) or one == Constant(None) for one in found)
 
 
-def _given(site: Site, node: ast.expr) -> _Wrong | None:
+def _find_wrong_argument(site: Site, node: ast.expr) -> _Wrong | None:
     """An argument of what needs a number or a list, or an entry of a shape or a list of such."""
     inner: ast.AST = node
     outer = site.file.parent(node)
     while isinstance(outer, ast.Starred | ast.Tuple | ast.List | ast.keyword):
         if isinstance(outer, ast.Starred):
-            return _raises(node, "cannot be unpacked")
+            return _make_raising(node, "cannot be unpacked")
         inner, outer = outer, site.file.parent(outer)
-    if isinstance(outer, ast.BinOp) and _formats(outer):
-        return _shown(node)
+    if isinstance(outer, ast.BinOp) and _is_percent_format(outer):
+        return _make_shown_as_function(node)
     if not isinstance(outer, ast.Call) or outer.func is inner:
         return None
     called = outer.func
     if isinstance(called, ast.Attribute) and called.attr == "reshape":
-        return _raises(node, "is not a size")
+        return _make_raising(node, "is not a size")
     if (
         isinstance(called, ast.Attribute)
         and called.attr == "format"
         and isinstance(called.value, ast.Constant)
     ):
-        return _shown(node)
+        return _make_shown_as_function(node)
     names = {one.name for one in options(site.value(called)) if isinstance(one, Api)}
     if names and names <= {*_SHOW} and inner is node:
-        return _shown(node)
+        return _make_shown_as_function(node)
     entry = inner is not node
     takes = names <= {one for one in _TAKE if not (entry and one.startswith("builtins."))}
-    return _raises(node, "is neither a number nor a list") if names and takes else None
+    return _make_raising(node, "is neither a number nor a list") if names and takes else None
 
 
-def _formats(node: ast.BinOp) -> bool:
+def _is_percent_format(node: ast.BinOp) -> bool:
     """Return whether this is `"..." % values`."""
     text = node.left
     return isinstance(node.op, ast.Mod) and isinstance(text, ast.Constant) and isinstance(text.value, str)
 
 
-def _shown(node: ast.expr) -> _Wrong:
+def _make_shown_as_function(node: ast.expr) -> _Wrong:
     return _Wrong(
         node, "the function", "The text contains an address, which differs between processes"
     )

@@ -10,8 +10,8 @@ from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes.alone import alone, for_several
-from shardlint_rules.processes.spread import split, split_over_a_given_mesh
+from shardlint_rules.processes.alone import is_for_several_processes, is_reached_with_one_process
+from shardlint_rules.processes.spread import is_split_over_parameter_mesh, is_split_over_processes
 
 # Functions of numpy whose first arguments are arrays, which they take to the host.
 _NUMPY = (
@@ -84,17 +84,17 @@ class HostReadOfGlobal(Rule):
     @detector("call", "method", finds="split")
     def report_split(self, site: Site) -> Finding | None:
         """The first of what the call takes to the host that is split over processes."""
-        if not for_several(site.program, site.file):
+        if not is_for_several_processes(site.program, site.file):
             return None
-        given = next((one for one in _find_read(site) if split(site, one)), None)
+        given = next((one for one in _find_read(site) if is_split_over_processes(site, one)), None)
         return _make_finding(site, given, "") if given is not None else None
 
     @detector("call", "method", finds="mesh-parameter")
     def report_split_over_parameter(self, site: Site) -> Finding | None:
         """The first of what the call takes to the host that is split over a mesh which callers give."""
-        if not for_several(site.program, site.file):
+        if not is_for_several_processes(site.program, site.file):
             return None
-        given = next((one for one in _find_read(site) if split_over_a_given_mesh(site, one)), None)
+        given = next((one for one in _find_read(site) if is_split_over_parameter_mesh(site, one)), None)
         return _make_finding(site, given, _OF_CALLERS) if given is not None else None
 
 
@@ -104,7 +104,7 @@ def _find_read(site: Site) -> list[ast.expr]:
     if site.api in _METHODS:
         return [func.value] if isinstance(func, ast.Attribute) else []
     if site.api in _MAPS:
-        return args[1:2] if args and _reads(site, args[0]) else []
+        return args[1:2] if args and _copies_leaves_to_host(site, args[0]) else []
     if site.api in _SECOND:
         return args[1:2]
     parts = []
@@ -117,7 +117,7 @@ def _find_read(site: Site) -> list[ast.expr]:
 
 
 def _make_finding(site: Site, given: ast.expr, why: str) -> Finding | None:
-    if alone(site.program, Place(site.file, site.call)) or _gathered(site):
+    if is_reached_with_one_process(site.program, Place(site.file, site.call)) or _reads_or_gathers_shards(site):
         return None
     what = site.shown(given)
     silent = site.api == _SILENT
@@ -131,14 +131,14 @@ def _make_finding(site: Site, given: ast.expr, why: str) -> Finding | None:
     )
 
 
-def _gathered(site: Site) -> bool:
+def _reads_or_gathers_shards(site: Site) -> bool:
     """Return whether the function reads the process's own part of its arrays, or gathers some."""
-    function = site.scope.function()
+    function = site.scope.enclosing_function()
     around = site.text(function.node) if function is not None else site.file.source.text
     return any(word in around for word in _LOOKS)
 
 
-def _reads(site: Site, function: ast.expr) -> bool:
+def _copies_leaves_to_host(site: Site, function: ast.expr) -> bool:
     """Return whether the function mapped over leaves copies them to the host: `np.asarray`, `lambda x:
     np.asarray(x)`.
     """

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from shardlint.model import Program
-from shardlint.model.evaluator.annotations import classes_of
+from shardlint.model.evaluator.annotations import annotated_project_classes
 from shardlint.model.reach import settled_expression
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
 
 _COUNTS = {
@@ -24,14 +24,14 @@ _COUNTS = {
     "jax.local_devices": "devices",
 }
 # Names of numbers of devices or processes, and of flags.
-_NUMBER = regex(
+_NUMBER = compile_lazily(
     r"(?i)(device|process|host|chip|tpu|gpu|tp|dp|ep|world|parallel|mesh|shard)s?_?(size|count|num|ism)?$"
 )
-_NUMBERED = regex(
+_NUMBERED = compile_lazily(
     r"(?i)(num|n)_?(devices|processes|hosts|chips|shards|gpus|tpus)$|^(tp|dp|ep|mesh|world)_size$"
 )
-_ALONE = regex(r"(?i)(^|_)(is_)?(single|one)_?(device|process|host|chip|gpu|tpu)")
-_MANY = regex(r"(?i)(^|_)(is_)?multi(ple)?_?(device|process|host|chip|gpu|tpu)|(^|_)is_distributed$")
+_ALONE = compile_lazily(r"(?i)(^|_)(is_)?(single|one)_?(device|process|host|chip|gpu|tpu)")
+_MANY = compile_lazily(r"(?i)(^|_)(is_)?multi(ple)?_?(device|process|host|chip|gpu|tpu)|(^|_)is_distributed$")
 _COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -70,24 +70,24 @@ def one_of_it(program: Program, place: Place, depth: int = 0) -> CountAnswer | N
             found = one_of_it(program, Place(place.file, operand), depth)
             return replace(found, truth=not found.truth) if found is not None else None
         case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int() as number)]):
-            what, truth = _kind_of_counted(program, place.file, left), _with_one(op, number)
+            what, truth = _kind_of_counted(program, place.file, left), _compare_for_one_process(op, number)
             return CountAnswer(truth, what, True) if what is not None and truth is not None else None
         case ast.Compare(left=ast.Constant(value=int()) as left, ops=[op], comparators=[right]):
             if type(op) in _MIRRORED:  # `1 < jax.process_count()`
                 turned = ast.Compare(right, [_MIRRORED[type(op)]()], [left])
                 return one_of_it(program, Place(place.file, turned), depth + 1)
         case ast.Call(func=func, args=[], keywords=[]):
-            return _find_returned(program, program.value(place.file, func), depth) or _by_name(func)
+            return _find_returned(program, program.value(place.file, func), depth) or _answer_by_name(func)
         case ast.Name():
             value = settled_expression(place.file, node)
             found = one_of_it(program, Place(place.file, value), depth + 1) if value is not node else None
-            return found or _by_name(node)
+            return found or _answer_by_name(node)
         case ast.Attribute():
-            return _answer_of_property(program, place.file, node, depth) or _by_name(node)
+            return _answer_of_property(program, place.file, node, depth) or _answer_by_name(node)
     return None
 
 
-def _with_one(op: ast.cmpop, number: int) -> bool | None:
+def _compare_for_one_process(op: ast.cmpop, number: int) -> bool | None:
     """Return the result of a comparison of a count with a number for a count of one; None if it does not tell one from
     two.
     """
@@ -108,14 +108,14 @@ def _kind_of_counted(program: Program, file: FileFacts, node: ast.expr) -> str |
                     return _COUNTS[one.name]
         return None
     name = last_name(node)
-    if name == "size" and isinstance(node, ast.Attribute) and "mesh" in file.text(node.value).lower():
+    if name == "size" and isinstance(node, ast.Attribute) and "mesh" in file.source_text(node.value).lower():
         return "devices"
     if _NUMBERED.search(name) or (_NUMBER.search(name) and name.lower().endswith(("size", "count", "ism"))):
         return "processes" if re.search("(?i)process|host", name) else "devices"
     return None
 
 
-def _by_name(node: ast.expr) -> CountAnswer | None:
+def _answer_by_name(node: ast.expr) -> CountAnswer | None:
     name = last_name(node)
     what = "processes" if re.search("(?i)process|host|distributed", name) else "devices"
     if _ALONE.search(name):
@@ -130,7 +130,7 @@ def _find_returned(program: Program, value: Value, depth: int) -> CountAnswer | 
     file, node = value.place.file, value.node
     if isinstance(node, ast.Lambda):
         return one_of_it(program, Place(file, node.body), depth + 1)
-    returns = file.walked(file.scope(node)).returns
+    returns = file.walk_scope(file.scope(node)).returns
     if len(returns) != 1 or returns[0].value is None:
         return None
     return one_of_it(program, Place(file, returns[0].value), depth + 1)
@@ -141,10 +141,10 @@ def _answer_of_property(program: Program, file: FileFacts, node: ast.Attribute, 
     for option in options(program.value(file, node.value)):
         cls = option.by if isinstance(option, CallResult) else None
         if isinstance(option, Parameter):
-            cls = next(iter(classes_of(program.evaluator, option)), None)
+            cls = next(iter(annotated_project_classes(program.evaluator, option)), None)
         if not isinstance(cls, ClassValue):
             continue
-        for candidate in program.evaluator.classes.lineage(cls):
+        for candidate in program.evaluator.classes.project_ancestors(cls):
             inside = candidate.place.file
             bound = inside.bindings(inside.scope(candidate.node), node.attr)
             if bound and isinstance(bound[0].node, ast.FunctionDef):

@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import asks_itself, guard, several
+from shardlint.model.process.processes import find_process_guard, multi_process_evidence, reads_process_state
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes._count_conflicts import CountConflict, find_count_conflicts
-from shardlint_rules.processes._given_devices import given_devices
-from shardlint_rules.processes._grids import grids
-from shardlint_rules.processes._leading import leading
-from shardlint_rules.processes._shares import share
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes._given_devices import find_devices_parameter
+from shardlint_rules.processes._grids import find_grid_conflicts
+from shardlint_rules.processes._leading import find_row_count
+from shardlint_rules.processes._shares import describe_wrong_share
+from shardlint_rules.processes.alone import is_reached_with_one_process
 
 _ALL, _OWN = "jax.device_count", "jax.local_device_count"
 _LISTS = ("jax.devices", "jax.local_devices")
@@ -72,7 +72,7 @@ class LocalAndGlobalCounts(Rule):
     @detector("call", of=(_ALL, _OWN, *_LISTS), finds="devices-parameter")
     def report_other_devices(self, site: Site) -> Finding | None:
         """A count of other devices than those that the function is called with."""
-        name = given_devices(site)
+        name = find_devices_parameter(site)
         if name is None or _runs_alone(site):
             return None
         return site.finding(
@@ -85,8 +85,8 @@ class LocalAndGlobalCounts(Rule):
     @detector("call", of=(_ALL, _OWN), finds="data-shares")
     def report_slices(self, site: Site) -> Finding | None:
         """A number of slices of which a process takes the one of its index."""
-        asks_index = site.file.says("process_index") or site.file.says("host_id")
-        message = share(site) if asks_index else None
+        asks_index = site.file.contains_text("process_index") or site.file.contains_text("host_id")
+        message = describe_wrong_share(site) if asks_index else None
         if message is None or _runs_alone(site):
             return None
         return site.finding(
@@ -100,17 +100,20 @@ class LocalAndGlobalCounts(Rule):
     @detector("call", of=_ALL, finds="leading")
     def report_rows(self, site: Site) -> Finding | None:
         """Rows for a `pmap`, as many as all processes have devices."""
-        made = leading(site)
+        made = find_row_count(site)
         if made is None or _runs_alone(site):
             return None
         # Named in the code: that Flax modules can be used with pmap stands in many a docstring.
         file = site.file
-        maps = any(file.says(word) and (file.mentions(word) or file.taken_from(word)) for word in _MAPPING)
-        if not maps and not (made.paired and site.anywhere("jax.pmap")):
+        maps = any(
+            file.contains_text(word) and (file.find_mentions(word) or file.names_imported_from(word))
+            for word in _MAPPING
+        )
+        if not maps and not (made.paired and site.is_named_anywhere("jax.pmap")):
             return None
         if _takes_own_rows(site, made.count) or not _asks_processes(site):
             return None
-        if guard(site.program, site.file, site.call) is not None:
+        if find_process_guard(site.program, site.file, site.call) is not None:
             return None
         where = "this file" if maps else "code that runs with it"
         return site.finding(
@@ -128,11 +131,15 @@ class LocalAndGlobalCounts(Rule):
         if _runs_alone(site):
             return
         done: set[ast.AST | None] = set()
-        for found in (*find_count_conflicts(site), *grids(site)):
-            function = site.file.home(found.node).function()
+        for found in (*find_count_conflicts(site), *find_grid_conflicts(site)):
+            function = site.file.evaluation_scope(found.node).enclosing_function()
             where = function.node if function is not None else None
             # A mesh of jax.local_devices() in a file that asks for its process may be meant for one host.
-            asks = bool(several(site.program, site.file)) if found.form == "mesh" else _asks_processes(site)
+            asks = (
+                bool(multi_process_evidence(site.program, site.file))
+                if found.form == "mesh"
+                else _asks_processes(site)
+            )
             if where not in done and (asks or found.form == "count-by-itself"):
                 done.add(where)
                 yield self._report_conflict(site, found)
@@ -161,22 +168,22 @@ class LocalAndGlobalCounts(Rule):
 
 
 def _runs_alone(site: Site) -> bool:
-    return alone(site.program, Place(site.file, site.call))
+    return is_reached_with_one_process(site.program, Place(site.file, site.call))
 
 
 def _asks_processes(site: Site) -> bool:
     """True if code of the program asks for processes or starts them."""
-    return asks_itself(site.file) or bool(several(site.program, site.file))
+    return reads_process_state(site.file) or bool(multi_process_evidence(site.program, site.file))
 
 
 def _takes_own_rows(site: Site, count: ast.expr) -> bool:
     """Return whether the process indexes the rows where they are counted or made: it takes its own rows of those for
     all.
     """
-    functions = (site.scope.function(), site.file.home(count).function())
+    functions = (site.scope.enclosing_function(), site.file.evaluation_scope(count).enclosing_function())
     return any(
         isinstance(part, ast.Subscript) and "process_index" in site.text(part.slice)
         for function in functions
         if function is not None
-        for part in walk(function.node)
+        for part in walk_nodes(function.node)
     )

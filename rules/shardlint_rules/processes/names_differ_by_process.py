@@ -10,10 +10,10 @@ from shardlint.model.process.whole_program import FLAX_SAVE
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes._own_clock import CLOCKS, DATES, Decided, decided
-from shardlint_rules.processes.alone import branches, for_several, left_to_one
-from shardlint_rules.processes.own_data import INDEX, own_data
-from shardlint_rules.processes.starting import at, short
+from shardlint_rules.processes._own_clock import CLOCKS, DATES, Decided, find_clock_decision
+from shardlint_rules.processes.alone import conditions_around_call, is_for_several_processes, left_to_one
+from shardlint_rules.processes.own_data import INDEX, find_process_difference
+from shardlint_rules.processes.starting import describe_position, shorten_text
 
 _BARRIER = "jax.experimental.multihost_utils.sync_global_devices"
 # What must be the same in all processes: the message and the form of the finding.
@@ -80,7 +80,7 @@ class NamesDifferByProcess(Rule):
     @detector("call", finds="clock")
     def report_condition(self, site: Site) -> Finding | None:
         """A condition that each process answers by its own clock, on a way to what they do together."""
-        found = decided(site) if _runs_on_several(site) else None
+        found = find_clock_decision(site) if _runs_on_several(site) else None
         if found is None or not _has_evidence(site, found):
             return None
         waits = found.waits.name.rpartition(".")[2]
@@ -99,7 +99,7 @@ def _make_finding(site: Site, keyword: str, message: str, but: str = "") -> Find
     """The finding of an argument that differs, the first one or one by keyword: any, if no keyword is named."""
     named = [one.value for one in site.call.keywords if not keyword or one.arg == keyword]
     for node in (*site.call.args[:1], *named):
-        found = own_data(site.program, Place(site.file, node))
+        found = find_process_difference(site.program, Place(site.file, node))
         if found is not None and found.what != but and _runs_on_several(site):
             return site.finding(
                 node,
@@ -107,8 +107,8 @@ def _make_finding(site: Site, keyword: str, message: str, but: str = "") -> Find
                 label=f"{found.what}, different in each process",
                 help="write a name that does not depend on time or randomness, or build it from a number that "
                 "`multihost_utils.broadcast_one_to_all` takes from process 0 (it takes no strings)",
-                why=f"all processes must pass the same value, and this value depends on `{short(found.place)}`"
-                f"{at(found.place, site.file, node)}, {found.what}",
+                why=f"all processes must pass the same value, and this value depends on `{shorten_text(found.place)}`"
+                f"{describe_position(found.place, site.file, node)}, {found.what}",
             )
     return None
 
@@ -116,7 +116,7 @@ def _make_finding(site: Site, keyword: str, message: str, but: str = "") -> Find
 def _runs_on_several(site: Site) -> bool:
     """Return whether the code runs on several processes."""
     one = left_to_one(site.program, Place(site.file, site.call))
-    return for_several(site.program, site.file) and not one
+    return is_for_several_processes(site.program, site.file) and not one
 
 
 def _has_evidence(site: Site, found: Decided) -> bool:
@@ -124,5 +124,5 @@ def _has_evidence(site: Site, found: Decided) -> bool:
     if found.waits.name == FLAX_SAVE:
         return False
     if found.waits.sure and not found.waits.computes:
-        return branches(site.program, found.waits) == []
+        return conditions_around_call(site.program, found.waits) == []
     return found.waits.computes or "annotation" in found.waits.why

@@ -6,17 +6,17 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import first
+from shardlint.model.process.processes import evaluate_on_first_process
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
-from shardlint_rules.processes.alone import BARRIER, alone
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.processes.alone import BARRIER, is_reached_with_one_process
 
-_MOVES = regex(r"^(?:rename|renames|replace|move|mv)$")
-_MOVED_BY = regex(r"[\"']mv[\"']")
+_MOVES = compile_lazily(r"^(?:rename|renames|replace|move|mv)$")
+_MOVED_BY = compile_lazily(r"[\"']mv[\"']")
 
 
 class NoBarrierAfterMove(Rule):
@@ -52,25 +52,25 @@ class NoBarrierAfterMove(Rule):
     def report_branch(self, site: Site) -> Finding | None:
         """A branch in which one process moves files."""
         statement = site.syntax
-        function = site.scope.function()
+        function = site.scope.enclosing_function()
         node = function.node if function is not None else None
         if not isinstance(statement, ast.If) or not isinstance(node, ast.FunctionDef):
             return None
         barriers = [
             one.lineno
-            for one in walk(node)
+            for one in walk_nodes(node)
             if isinstance(one, ast.Call) and BARRIER.match(last_name(one.func))
         ]
         if not barriers or max(barriers) >= statement.lineno:
             return None
-        found = first(site.program, Place(site.file, statement.test))
+        found = evaluate_on_first_process(site.program, Place(site.file, statement.test))
         leaves = isinstance(statement.body[-1], ast.Return) and not statement.orelse
         if found is None or (not found.truth and not leaves):
             return None
         rest = node.body[node.body.index(statement) + 1 :] if statement in node.body else []
         done = statement.body if found.truth else rest
-        move = next((one for part in done for one in walk(part) if _is_move(site, one)), None)
-        if not isinstance(move, ast.Call) or alone(site.program, Place(site.file, statement)):
+        move = next((one for part in done for one in walk_nodes(part) if _is_move(site, one)), None)
+        if not isinstance(move, ast.Call) or is_reached_with_one_process(site.program, Place(site.file, statement)):
             return None
         last = max(barriers)
         return site.finding(

@@ -6,18 +6,22 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import first, guard, several
-from shardlint.model.reach import lookup
+from shardlint.model.process.processes import (
+    evaluate_on_first_process,
+    find_process_guard,
+    multi_process_evidence,
+)
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import Scope
-from shardlint.syntax.nodes import walk
-from shardlint_rules.processes._paths import contents, made_in, names_process
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.processes._paths import is_process_in_path, path_expression_in_file, written_contents
 from shardlint_rules.processes.alone import left_to_one
-from shardlint_rules.processes.own_data import Differing, own_data
-from shardlint_rules.processes.starting import at, short
+from shardlint_rules.processes.own_data import Differing, find_process_difference
+from shardlint_rules.processes.starting import describe_position, shorten_text
 
 _OPEN = {
     "builtins.open": 1,
@@ -33,15 +37,15 @@ _ROLE = (
 _BARRIER = "sync_global_devices"
 _TORCH = ("torch", "torch_xla", "accelerate", "lightning", "pytorch_lightning", "deepspeed")
 _JAX = ("jax", "flax", "orbax")
-_IMPORTS_JAX = regex(rf"(?m)^\s*(?:import|from)\s+(?:{'|'.join(_JAX)})\b")
-_STARTS_TORCH = regex(
+_IMPORTS_JAX = compile_lazily(rf"(?m)^\s*(?:import|from)\s+(?:{'|'.join(_JAX)})\b")
+_STARTS_TORCH = compile_lazily(
     r"(?m)^\s*(?:import|from)\s+(?:torch\.distributed|torch_xla|accelerate|lightning|pytorch_lightning|deepspeed)\b"
     r"|^\s*from\s+torch\s+import\s[^\n]*\bdistributed\b|\btorch\.distributed\."
 )
 _WHOSE = ("the index of the process", "the name of the host", "the id of the process")
-_WRITES = regex(r"(?i)(?:^|[._])(?:save|dump|write|makedirs|mkdir|open|rename|copy\w*|rmtree|remove)\w*$")
-_ONE = regex(r"(?i)primary|main|master|chief|lead|process|host|rank|wandb\.run|first|writer|enabled|log")
-_STEP = regex(r"^[^()]*%[^()]*(?:==|!=|<|>)[^()]*$|^\([^()]*\) *%[^()]*(?:==|!=)[^()]*$")
+_WRITES = compile_lazily(r"(?i)(?:^|[._])(?:save|dump|write|makedirs|mkdir|open|rename|copy\w*|rmtree|remove)\w*$")
+_ONE = compile_lazily(r"(?i)primary|main|master|chief|lead|process|host|rank|wandb\.run|first|writer|enabled|log")
+_STEP = compile_lazily(r"^[^()]*%[^()]*(?:==|!=|<|>)[^()]*$|^\([^()]*\) *%[^()]*(?:==|!=)[^()]*$")
 _WHY = {
     "barrier": "has a barrier and a condition on the process",
     "next-to-guarded-write": "leaves another write to one process",
@@ -88,26 +92,30 @@ class OneFileManyWriters(Rule):
     @detector("call")
     def report_opened(self, site: Site) -> Finding | None:
         """A file that all processes open for writing, or save."""
-        path = self._written(site)
-        return self._report(site, path, adds=site.api in _SAVES or self._adds(site)) if path is not None else None
+        path = self._written_path(site)
+        return (
+            self._report_write(site, path, adds=site.api in _SAVES or self._is_appending(site))
+            if path is not None
+            else None
+        )
 
     @detector("method")
     def report_path(self, site: Site) -> Finding | None:
         """A path that all processes write to by its method."""
         func = site.call.func
-        return self._report(site, func.value, adds=False) if isinstance(func, ast.Attribute) else None
+        return self._report_write(site, func.value, adds=False) if isinstance(func, ast.Attribute) else None
 
-    def _report(self, site: Site, path: ast.expr, adds: bool) -> Finding | None:
-        function = site.scope.function()
+    def _report_write(self, site: Site, path: ast.expr, adds: bool) -> Finding | None:
+        function = site.scope.enclosing_function()
         if _uses_torch_processes(site) or function is None or site.program.project.is_test(site.file.path):
             return None
-        if names_process(site.program, Place(site.file, path)):
+        if is_process_in_path(site.program, Place(site.file, path)):
             return None
-        own = self._own(site, path)
-        if own is not None and not self._by_one(site, function):
-            return self._torn(site, path, own)
-        form = self._shared(site, function) if not adds else ""
-        if not form or self._by_one(site, function):
+        own = self._find_process_difference(site, path)
+        if own is not None and not self._is_run_by_one_process(site, function):
+            return self._report_torn_file(site, path, own)
+        form = self._sharing_evidence(site, function) if not adds else ""
+        if not form or self._is_run_by_one_process(site, function):
             return None
         what = site.shown(path)
         return site.finding(
@@ -119,15 +127,19 @@ class OneFileManyWriters(Rule):
             why=f"`{function.name}` {_WHY[form]}",
         )
 
-    def _own(self, site: Site, path: ast.expr) -> Differing | None:
+    def _find_process_difference(self, site: Site, path: ast.expr) -> Differing | None:
         """Return the source of the difference between processes in the written contents."""
-        if not site.wants("per-process-content") or _maybe_one(site) or not several(site.program, site.file):
+        if (
+            not site.wants("per-process-content")
+            or _may_test_process(site)
+            or not multi_process_evidence(site.program, site.file)
+        ):
             return None
-        found = (own_data(site.program, Place(site.file, one)) for one in contents(site, path))
+        found = (find_process_difference(site.program, Place(site.file, one)) for one in written_contents(site, path))
         return next((one for one in found if one is not None and one.what in _WHOSE), None)
 
-    def _torn(self, site: Site, path: ast.expr, own: Differing) -> Finding:
-        made = made_in(site, path)
+    def _report_torn_file(self, site: Site, path: ast.expr, own: Differing) -> Finding:
+        made = path_expression_in_file(site, path)
         what = site.shown(path)
         where = f" of line {site.call.lineno}" if made is not None else ""
         return site.finding(
@@ -135,59 +147,60 @@ class OneFileManyWriters(Rule):
             f"Only one process's data survive in `{what}`: each process writes different data to the same path.",
             help="write `jax.process_index()` into the path",
             form="per-process-content",
-            why=f"`{short(own.place)}`{at(own.place, site.file, site.call)} is {own.what}, and the path{where} is the "
+            why=f"`{shorten_text(own.place)}`{describe_position(own.place, site.file, site.call)} is "
+            f"{own.what}, and the path{where} is the "
             "same on all processes",
         )
 
-    def _adds(self, site: Site) -> bool:
-        mode = self._mode(site)
+    def _is_appending(self, site: Site) -> bool:
+        mode = self._mode_argument(site)
         return isinstance(mode, ast.Constant) and str(mode.value).startswith("a")
 
-    def _mode(self, site: Site) -> ast.expr | None:
+    def _mode_argument(self, site: Site) -> ast.expr | None:
         mode = next((one.value for one in site.call.keywords if one.arg == "mode"), None)
         at = _OPEN.get(site.api, 1)
         return site.call.args[at] if mode is None and at < len(site.call.args) else mode
 
-    def _written(self, site: Site) -> ast.expr | None:
+    def _written_path(self, site: Site) -> ast.expr | None:
         """The path that is written; None where it is read."""
         first = next(iter(site.call.args), None)
         if site.api in _SAVES and isinstance(first, ast.Name):
-            if any(one.kind not in ("assign", "param") for one in lookup(site.file, first, first.id)[0]):
+            if any(one.kind not in ("assign", "param") for one in lookup_bindings(site.file, first, first.id)[0]):
                 return None  # an open file
-        mode = self._mode(site)
+        mode = self._mode_argument(site)
         written = site.api in _SAVES or (
             isinstance(mode, ast.Constant) and str(mode.value).startswith(("w", "x", "a"))
         )
         return site.call.args[0] if written and site.call.args else None
 
-    def _shared(self, site: Site, function: Scope) -> str:
+    def _sharing_evidence(self, site: Site, function: Scope) -> str:
         """Return the form of evidence that the function leaves a write to one process: a barrier or a guarded write;
         "" without it.
         """
         file = site.file
-        calls = file.walked(function).calls
+        calls = file.walk_scope(function).calls
         meets = any(
             isinstance(one, Api) and one.name.endswith(_BARRIER)
             for call in calls
             for one in options(site.value(call.func))
         )
-        tests = self._asking(site, function)
+        tests = self._find_process_tests(site, function)
         if meets and tests:
             return "barrier"
-        others = (one for test in tests for one in walk(test) if isinstance(one, ast.Call))
+        others = (one for test in tests for one in walk_nodes(test) if isinstance(one, ast.Call))
         return "next-to-guarded-write" if any(_WRITES.search(site.text(one.func)) for one in others) else ""
 
-    def _asking(self, site: Site, function: Scope) -> list[ast.If]:
+    def _find_process_tests(self, site: Site, function: Scope) -> list[ast.If]:
         """The statements by which a function leaves something to one process."""
         tests = [one for one in function.statements if isinstance(one, ast.If)]
-        return [one for one in tests if first(site.program, Place(site.file, one.test)) is not None]
+        return [one for one in tests if evaluate_on_first_process(site.program, Place(site.file, one.test)) is not None]
 
-    def _by_one(self, site: Site, function: Scope) -> bool:
+    def _is_run_by_one_process(self, site: Site, function: Scope) -> bool:
         """Return whether one process alone comes here, or to each call of the function."""
         if left_to_one(site.program, Place(site.file, site.call)):
             return True
         ends = [one for one in site.program.flow.ends(site.file, function.node).found if one.kind == "called"]
-        return bool(ends) and all(guard(site.program, one.place.file, one.place.node) for one in ends)
+        return bool(ends) and all(find_process_guard(site.program, one.place.file, one.place.node) for one in ends)
 
 
 def _uses_torch_processes(site: Site) -> bool:
@@ -200,21 +213,21 @@ def _uses_torch_processes(site: Site) -> bool:
         return False
     if _STARTS_TORCH.search(source):
         return True
-    imported, path = site.program.project.imported, site.file.path
+    imported, path = site.program.project.is_module_imported, site.file.path
     return any(imported(path, one) for one in _TORCH) and not any(imported(path, one) for one in _JAX)
 
 
-def _maybe_one(site: Site) -> bool:
+def _may_test_process(site: Site) -> bool:
     """True if a condition around a site may be about processes, by its words."""
     return any(
         isinstance(outer, ast.If | ast.IfExp)
         and "__name__" not in site.text(outer.test)
-        and any(_ONE.search(one) and not _STEP.search(one) for one in _parts_of(site, outer.test))
+        and any(_ONE.search(one) and not _STEP.search(one) for one in _conjuncts_of_test(site, outer.test))
         for outer in site.file.ancestors(site.syntax)
     )
 
 
-def _parts_of(site: Site, test: ast.expr) -> list[str]:
+def _conjuncts_of_test(site: Site, test: ast.expr) -> list[str]:
     """The conditions that must all hold for one to do so, as text."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     return [site.text(one) for one in parts]

@@ -6,20 +6,26 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from shardlint.model.process.processes import First, decorated, first, leaves, may_ask
-from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Together, joined
+from shardlint.model.process.processes import (
+    First,
+    evaluate_on_first_process,
+    find_guarding_decorator,
+    leaves_at_end,
+    may_ask_process,
+)
+from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Together, collective_calls
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
-from shardlint_rules.processes.alone import alone, branches
-from shardlint_rules.processes.starting import short
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.processes.alone import conditions_around_call, is_reached_with_one_process
+from shardlint_rules.processes.starting import shorten_text
 
 _WORDS = "process|host|rank|main|master|chief|lead|primary|coordinator|worker|proc|pid|first|zero|root"
 _TOGETHER = "process_allgather|broadcast_one_to_all|sync_global_devices|process_index|orbax|multihost|host_id"
-_SAYS = regex(rf"(?i:{_WORDS})")
+_SAYS = compile_lazily(rf"(?i:{_WORDS})")
 _FIRST = "(?:main|master|chief|lead|leader|primary|coordinator|first)"
 
 
@@ -87,42 +93,48 @@ class OneProcessCollective(Rule):
             return
         test = Place(site.file, statement.test)
         found = (
-            first(site.program, test) if may_ask(site.program, test) or _SAYS.search(test.text()) else None
+            evaluate_on_first_process(site.program, test)
+            if may_ask_process(site.program, test) or _SAYS.search(test.source_text())
+            else None
         )
         if found is None:
             return
-        inside, outside = _sides(site, statement, found)
-        if not inside or alone(site.program, Place(site.file, inside[0])):
+        inside, outside = _split_by_process(site, statement, found)
+        if not inside or is_reached_with_one_process(site.program, Place(site.file, inside[0])):
             return
         others: set[str] | None = None  # asked when there is something to compare with it
         computes = False
-        for one in joined(site.program, site.file, inside):
+        for one in collective_calls(site.program, site.file, inside):
             start = (*one.through, one.place)[0]
-            if (one.computes and computes) or branches(site.program, one) is None:
+            if (one.computes and computes) or conditions_around_call(site.program, one) is None:
                 continue  # one computation tells it
             computes |= one.computes
             if others is None:
-                others = {other.name for other in joined(site.program, site.file, outside)}
-            if one.name not in others and _waits(site, one) and not alone(site.program, start):
+                others = {other.name for other in collective_calls(site.program, site.file, outside)}
+            if (
+                one.name not in others
+                and _waits_for_all(site, one)
+                and not is_reached_with_one_process(site.program, start)
+            ):
                 yield self._make_finding(site, statement, found, one)
 
     @detector("call", "method")
     def report_decorated(self, site: Site) -> Finding | None:
         """A call in a function that a decorator lets one process alone run."""
-        call, function = site.call, site.scope.function()
+        call, function = site.call, site.scope.enclosing_function()
         if function is None or not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
             return None
-        one = next(joined(site.program, site.file, [call]), None)
-        guard = decorated(site.program, site.file, function.node) if one is not None else None
-        if one is None or one.place.node is not call or guard is None or not _waits(site, one):
+        one = next(collective_calls(site.program, site.file, [call]), None)
+        guard = find_guarding_decorator(site.program, site.file, function.node) if one is not None else None
+        if one is None or one.place.node is not call or guard is None or not _waits_for_all(site, one):
             return None
-        if alone(site.program, one.place) or branches(site.program, one) is None:
+        if is_reached_with_one_process(site.program, one.place) or conditions_around_call(site.program, one) is None:
             return None
         form, why = self._find_form(site, guard.proven, one)
         text = site.text(guard.test)
         return site.finding(
             call,
-            _hangs(one),
+            _explain_hang(one),
             help="make this call on all processes; only code without collectives may run on one",
             form=form,
             why=f"`@{text}` lets only one process run `{function.name}`" + (f"; {why}" if why else ""),
@@ -130,7 +142,7 @@ class OneProcessCollective(Rule):
 
     def _find_form(self, site: Site, proven: bool, one: Together) -> tuple[str, str]:
         """How sure it is: nothing where the text proves it, else the form, and why, where the call tells it."""
-        around = branches(site.program, one) or ()
+        around = conditions_around_call(site.program, one) or ()
         if not one.sure:
             return "uncertain", one.why or "the name may be of another function"
         if not proven:
@@ -140,9 +152,12 @@ class OneProcessCollective(Rule):
         calls = [
             place.node for place in (*one.through, one.place)
         ]  # one stands for an exception that is caught
-        if any(place.node in calls or _given(place) or first(site.program, place) for place in around):
+        if any(
+            place.node in calls or _reads_parameter(place) or evaluate_on_first_process(site.program, place)
+            for place in around
+        ):
             return "uncertain", "a branch may skip the call"
-        return "branch", f"the call waits for the others if `{short(around[0])}` lets it run"
+        return "branch", f"the call waits for the others if `{shorten_text(around[0])}` lets it run"
 
     def _make_finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
         start = (*one.through, one.place)[0]
@@ -153,17 +168,17 @@ class OneProcessCollective(Rule):
         stop = f"line {statement.lineno}, `if {site.shown(statement.test)}`, stops the other processes"
         reason = f"only one process gets here: {stop}"
         if one.through:
-            reason += f"; the call reaches `{short(one.place)}` at {site.where(one.place)}"
+            reason += f"; the call reaches `{shorten_text(one.place)}` at {site.where(one.place)}"
         return site.finding(
             start.node,
-            _hangs(one),
+            _explain_hang(one),
             help="make this call on all processes; only code without collectives may run on one",
             form=form,
             why=f"{reason}; {why}" if why else reason,
         )
 
 
-def _hangs(one: Together) -> str:
+def _explain_hang(one: Together) -> str:
     """The message for a call that one process alone makes."""
     name = one.name if one.computes else one.name.rpartition(".")[2]
     name = name if "`" in name or " " in name else f"`{name}`"
@@ -172,27 +187,27 @@ def _hangs(one: Together) -> str:
     return f"The program hangs: only one process calls {name}, which waits for all of them."
 
 
-def _waits(site: Site, one: Together) -> bool:
+def _waits_for_all(site: Site, one: Together) -> bool:
     """Return whether a call waits for all processes on the release of the project, as it is configured."""
     if one.name != FLAX_SAVE:
         return True
-    off = site.program.project.holding(site.file.path, ("use_orbax_checkpointing",), joined=True)
+    off = site.program.project.files_holding(site.file.path, ("use_orbax_checkpointing",), joined=True)
     return site.allows("flax", ">=0.6.11") and next(iter(off), None) is None
 
 
-def _sides(site: Site, statement: ast.If, found: First) -> tuple[Sequence[ast.stmt], Sequence[ast.stmt]]:
+def _split_by_process(site: Site, statement: ast.If, found: First) -> tuple[Sequence[ast.stmt], Sequence[ast.stmt]]:
     """The statements that one process alone runs, and those that the others run instead."""
     if found.truth:
         return statement.body, [
             *statement.orelse,
-            *(_rest(site, statement) if leaves(statement.body) else []),
+            *(_statements_after(site, statement) if leaves_at_end(statement.body) else []),
         ]
     if statement.orelse:
         return statement.orelse, statement.body
-    return (_rest(site, statement), statement.body) if leaves(statement.body) else ([], [])
+    return (_statements_after(site, statement), statement.body) if leaves_at_end(statement.body) else ([], [])
 
 
-def _rest(site: Site, statement: ast.If) -> list[ast.stmt]:
+def _statements_after(site: Site, statement: ast.If) -> list[ast.stmt]:
     """Return the statements after a statement in its block."""
     parent = site.file.parent(statement)
     for name in ("body", "orelse", "finalbody"):
@@ -202,21 +217,21 @@ def _rest(site: Site, statement: ast.If) -> list[ast.stmt]:
     return []
 
 
-def _given(place: Place) -> bool:
+def _reads_parameter(place: Place) -> bool:
     """Return whether a condition reads a parameter of its function, so that each call may decide it.
 
     Not where it only asks an array whether several processes hold it, or whether it is one: the call is for those.
     """
-    function = place.file.home(place.node).function()
+    function = place.file.evaluation_scope(place.node).enclosing_function()
     arguments = getattr(getattr(function, "node", None), "args", None)
     if arguments is None:
         return False
     names = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)} - {"self"}
-    read = [one for one in walk(place.node) if isinstance(one, ast.Name) and one.id in names]
-    return any(not _asked_for_layout(place.file, one) for one in read)
+    read = [one for one in walk_nodes(place.node) if isinstance(one, ast.Name) and one.id in names]
+    return any(not _is_layout_test(place.file, one) for one in read)
 
 
-def _asked_for_layout(file: FileFacts, name: ast.Name) -> bool:
+def _is_layout_test(file: FileFacts, name: ast.Name) -> bool:
     match file.parent(name):
         case ast.Attribute(attr="is_fully_replicated" | "is_fully_addressable" | "addressable_shards"):
             return True

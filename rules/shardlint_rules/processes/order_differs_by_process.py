@@ -9,10 +9,10 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.processes._own_order import DRAWS, KEYED, own_order
+from shardlint_rules.processes._own_order import DRAWS, KEYED, find_differing_order
 from shardlint_rules.processes.alone import left_to_one
-from shardlint_rules.processes.sharded_datasets import shuffled_before
-from shardlint_rules.processes.starting import at
+from shardlint_rules.processes.sharded_datasets import find_unseeded_shuffle
+from shardlint_rules.processes.starting import describe_position
 
 _NEAR = ("process_index", "host_id()")
 _OWN_SEED = ("process_index", "host_id", "process", "rank", "host", "worker")
@@ -56,7 +56,7 @@ class OrderDiffersByProcess(Rule):
         """An order that each process draws with its own seed and then divides by its index."""
         if left_to_one(site.program, Place(site.file, site.call)):
             return None
-        found = own_order(site)
+        found = find_differing_order(site)
         if found is None:
             return None
         own = found.own
@@ -64,7 +64,7 @@ class OrderDiffersByProcess(Rule):
             found.seed,
             "Some rows are read twice and others never: each process shuffles with a different seed.",
             help="use one seed on all processes, or take the slice of this process first and shuffle only that slice",
-            why=f"the seed is made of {own.what}{at(own.place, site.file, found.seed)}, and line "
+            why=f"the seed is made of {own.what}{describe_position(own.place, site.file, found.seed)}, and line "
             f"{found.taken.lineno} takes the part of this process: `{site.shown(found.taken)}`",
         )
 
@@ -73,8 +73,8 @@ class OrderDiffersByProcess(Rule):
         """A dataset that each process shuffles for itself and then takes its part of."""
         if left_to_one(site.program, Place(site.file, site.call)):
             return None
-        found = shuffled_before(site)
-        if found is None or any(site.file.says(text) for text in _SEEDING):
+        found = find_unseeded_shuffle(site)
+        if found is None or any(site.file.contains_text(text) for text in _SEEDING):
             return None
         shuffled, index = found
         what = last_name(shuffled.func)

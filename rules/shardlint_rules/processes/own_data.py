@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from shardlint.model import Program
-from shardlint.model.held import classes, held, member, stored
+from shardlint.model.held import evaluate_held_member, find_classes, find_project_objects, stored_values
 from shardlint.model.process.processes import INDEX as ASKING
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, ClassValue, Function, Place
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
-from shardlint_rules.processes.given import given as calls_give
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.processes.given import argument_values as calls_give
 from shardlint_rules.processes.given import given_field
 
 INDEX = "the index of the process"
@@ -105,7 +105,7 @@ Given = Mapping[str, Differing | None]
 NOTHING: Given = MappingProxyType({})
 
 
-def own_data(program: Program, place: Place, depth: int = 0, given: Given = NOTHING) -> Differing | None:
+def find_process_difference(program: Program, place: Place, depth: int = 0, given: Given = NOTHING) -> Differing | None:
     """Return the source of a value's difference between processes; None if none is visible.
 
     `given` holds what the parameters of the function around are given, by the call that the question came through.
@@ -115,20 +115,20 @@ def own_data(program: Program, place: Place, depth: int = 0, given: Given = NOTH
         return None
     match node:
         case ast.Name(id=name):
-            return _name(program, file, node, depth, given) if name not in given else given[name]
+            return _difference_in_name(program, file, node, depth, given) if name not in given else given[name]
         case ast.Call():
-            return _call(program, file, node, depth, given)
+            return _difference_in_call(program, file, node, depth, given)
         case ast.Attribute(value=inner, attr="T"):
-            return own_data(program, Place(file, inner), depth + 1, given)
+            return find_process_difference(program, Place(file, inner), depth + 1, given)
         case ast.Attribute(value=inner, attr=name):
-            found = _attribute(program, file, node, depth)
+            found = _difference_in_attribute(program, file, node, depth)
             if found is None and name in _PARTS:
-                return own_data(program, Place(file, inner), depth + 1, given)
+                return find_process_difference(program, Place(file, inner), depth + 1, given)
             return found
-    return _any(program, file, list(_parts(node)), depth, given)
+    return _find_any_difference(program, file, list(_parts_of_value(node)), depth, given)
 
 
-def _parts(node: ast.AST) -> Iterator[ast.expr]:
+def _parts_of_value(node: ast.AST) -> Iterator[ast.expr]:
     """The expressions that a value is made of."""
     match node:
         case ast.Subscript(value=one, slice=other) | ast.BinOp(left=one, right=other):
@@ -145,32 +145,34 @@ def _parts(node: ast.AST) -> Iterator[ast.expr]:
             yield from (one.value for one in parts if isinstance(one, ast.FormattedValue))
 
 
-def _any(
+def _find_any_difference(
     program: Program, file: FileFacts, nodes: list[ast.expr], depth: int, given: Given = NOTHING
 ) -> Differing | None:
-    found = (own_data(program, Place(file, node), depth + 1, given) for node in nodes)
+    found = (find_process_difference(program, Place(file, node), depth + 1, given) for node in nodes)
     return next((one for one in found if one is not None), None)
 
 
-def _name(program: Program, file: FileFacts, node: ast.Name, depth: int, given: Given) -> Differing | None:
-    bindings, scope = lookup(file, node, node.id)
+def _difference_in_name(
+    program: Program, file: FileFacts, node: ast.Name, depth: int, given: Given
+) -> Differing | None:
+    bindings, scope = lookup_bindings(file, node, node.id)
     if len(bindings) != 1:
         return None
     value = bindings[0].value
     if bindings[0].kind in ("assign", "walrus") and value is not None:
-        return own_data(program, Place(file, value), depth + 1, given)
+        return find_process_difference(program, Place(file, value), depth + 1, given)
     if bindings[0].kind in ("for", "comprehension") and value is not None:
-        return own_data(program, Place(file, value), depth + 1, given)
+        return find_process_difference(program, Place(file, value), depth + 1, given)
     if bindings[0].kind != "param" or scope is None:
         return None
     if isinstance(scope.node, ast.Lambda):
-        tree = _mapped(file, scope.node, node.id)
-        return own_data(program, Place(file, tree), depth + 1) if tree is not None else None
-    answers = [own_data(program, one, depth + 2) for one in calls_give(program, file, scope, node.id)]
+        tree = _find_mapped_tree(file, scope.node, node.id)
+        return find_process_difference(program, Place(file, tree), depth + 1) if tree is not None else None
+    answers = [find_process_difference(program, one, depth + 2) for one in calls_give(program, file, scope, node.id)]
     return answers[0] if answers and None not in answers else None
 
 
-def _mapped(file: FileFacts, function: ast.Lambda, name: str) -> ast.expr | None:
+def _find_mapped_tree(file: FileFacts, function: ast.Lambda, name: str) -> ast.expr | None:
     """The tree whose leaves `tree.map(lambda x: ..., tree)` gives a parameter."""
     call = file.parent(function)
     names = [one.arg for one in function.args.args]
@@ -180,95 +182,105 @@ def _mapped(file: FileFacts, function: ast.Lambda, name: str) -> ast.expr | None
     return call.args[at] if call.args and call.args[0] is function and at < len(call.args) else None
 
 
-def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> Differing | None:
+def _difference_in_attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> Differing | None:
     """A property of an object of the project, or what its class assigns to the attribute."""
-    for cls in classes(program, Place(file, node.value)):
+    for cls in find_classes(program, Place(file, node.value)):
         inside = cls.place.file
         body = getattr(cls.place.node, "body", ())
         for method in body:
             if isinstance(method, ast.FunctionDef) and method.name == node.attr:
-                is_value = any("property" in inside.text(one) for one in method.decorator_list)
-                return _returned(program, Function(Place(inside, method)), depth) if is_value else None
-        values = list(stored(inside, cls.place.node, node.attr)) if isinstance(cls.place.node, ast.ClassDef) else []
-        values = [one for one in values if not any(part is node for part in walk(one))]  # `self.x = put(self.x)`
+                is_value = any("property" in inside.source_text(one) for one in method.decorator_list)
+                return _difference_in_result(program, Function(Place(inside, method)), depth) if is_value else None
+        values = (
+            list(stored_values(inside, cls.place.node, node.attr))
+            if isinstance(cls.place.node, ast.ClassDef)
+            else []
+        )
+        values = [one for one in values if not any(part is node for part in walk_nodes(one))]  # `self.x = put(self.x)`
         if len(values) > 1:
-            values = [one for one in values if not _loaded(inside, one)]
+            values = [one for one in values if not _stores_its_argument(inside, one)]
         if values:
-            return own_data(program, Place(inside, values[0]), depth + 1) if len(values) == 1 else None
-    fields = [*given_field(program, file, node), *_fields(program, file, node)]
-    answers = [own_data(program, one, depth + 2) for one in fields]
+            return find_process_difference(program, Place(inside, values[0]), depth + 1) if len(values) == 1 else None
+    fields = [*given_field(program, file, node), *_field_values(program, file, node)]
+    answers = [find_process_difference(program, one, depth + 2) for one in fields]
     return answers[0] if answers and None not in answers else None
 
 
-def _fields(program: Program, file: FileFacts, node: ast.Attribute) -> Iterator[Place]:
+def _field_values(program: Program, file: FileFacts, node: ast.Attribute) -> Iterator[Place]:
     """Yield the values of a field in the calls that make the object."""
-    for one in held(program, Place(file, node.value)):
-        names = tuple(program.evaluator.classes.objects.fields(one.by)) if isinstance(one.by, ClassValue) else ()
-        place = one.call.get(node.attr, names) if one.call is not None and node.attr in names else None
+    for one in find_project_objects(program, Place(file, node.value)):
+        names = tuple(program.evaluator.classes.objects.list_fields(one.by)) if isinstance(one.by, ClassValue) else ()
+        place = one.call.argument_for(node.attr, names) if one.call is not None and node.attr in names else None
         if place is not None:
             yield place
 
 
-def _loaded(file: FileFacts, node: ast.expr) -> bool:
+def _stores_its_argument(file: FileFacts, node: ast.expr) -> bool:
     """Return whether a method stores its argument: the object replaces another one that was equal."""
-    function = file.home(node).function()
+    function = file.evaluation_scope(node).enclosing_function()
     arguments = getattr(getattr(function, "node", None), "args", None)
     if arguments is None or getattr(getattr(function, "node", None), "name", "__init__") == "__init__":
         return False
     names = {one.arg for one in (*arguments.args, *arguments.kwonlyargs)} - {"self"}
-    read = any(isinstance(one, ast.Name) and one.id in names for one in walk(node))
-    return read and "broadcast" not in file.text(node)
+    read = any(isinstance(one, ast.Name) and one.id in names for one in walk_nodes(node))
+    return read and "broadcast" not in file.source_text(node)
 
 
-def _call(program: Program, file: FileFacts, call: ast.Call, depth: int, given: Given) -> Differing | None:
+def _difference_in_call(
+    program: Program, file: FileFacts, call: ast.Call, depth: int, given: Given
+) -> Differing | None:
     arguments = [*call.args, *(one.value for one in call.keywords)]
-    for option in member(program, Place(file, call.func)):
+    for option in evaluate_held_member(program, Place(file, call.func)):
         if isinstance(option, Function):
-            return _returned(program, option, depth, _bound(program, file, call, option, depth, given))
+            return _difference_in_result(
+                program, option, depth, _differences_by_parameter(program, file, call, option, depth, given)
+            )
         if isinstance(option, Api):
             if option.name in ASKING:
                 return Differing(Place(file, call), INDEX)
             at = _TURNING.get(option.name)
             if at is not None and len(call.args) > at:
-                return own_data(program, Place(file, call.args[at]), depth + 1, given)
+                return find_process_difference(program, Place(file, call.args[at]), depth + 1, given)
             what = _describe_draw(program, file, option.name)
             if what is not None:
                 return Differing(Place(file, call), what)
             if option.name in _GENERATORS:
-                return _generator(program, file, call, depth, given)
+                return _difference_in_generator(program, file, call, depth, given)
             passing = option.name.startswith(_PASSING) and last_name(call.func) not in _SHAPES
-            return _any(program, file, arguments, depth, given) if passing else None
+            return _find_any_difference(program, file, arguments, depth, given) if passing else None
     if isinstance(call.func, ast.Attribute):
         # `rng.normal(...)`, `x.astype(...)`, `"{}-{}".format(...)`
         formatted = arguments if call.func.attr in ("format", "join", "joinpath") else []
-        return _any(program, file, [call.func.value, *formatted], depth, given)
+        return _find_any_difference(program, file, [call.func.value, *formatted], depth, given)
     return None
 
 
-def _bound(
+def _differences_by_parameter(
     program: Program, file: FileFacts, call: ast.Call, function: Function, depth: int, given: Given
 ) -> dict[str, Differing | None]:
     """For each parameter of a function that a call gives, what makes it another in each process."""
     written = {one.arg: one.value for one in call.keywords if one.arg is not None}
     if not any(isinstance(one, ast.Starred) for one in call.args):
-        written |= dict(zip(function.positional, call.args, strict=False))
-    return {name: own_data(program, Place(file, one), depth + 1, given) for name, one in written.items()}
+        written |= dict(zip(function.positional_parameters, call.args, strict=False))
+    return {name: find_process_difference(program, Place(file, one), depth + 1, given) for name, one in written.items()}
 
 
-def _generator(program: Program, file: FileFacts, call: ast.Call, depth: int, given: Given) -> Differing | None:
+def _difference_in_generator(
+    program: Program, file: FileFacts, call: ast.Call, depth: int, given: Given
+) -> Differing | None:
     seeds = [*call.args, *(one.value for one in call.keywords)]
     if not seeds or (isinstance(seeds[0], ast.Constant) and seeds[0].value is None):
         return Differing(Place(file, call), "drawn without a seed")
-    return _any(program, file, seeds, depth, given)
+    return _find_any_difference(program, file, seeds, depth, given)
 
 
-def _returned(program: Program, function: Function, depth: int, given: Given = NOTHING) -> Differing | None:
+def _difference_in_result(program: Program, function: Function, depth: int, given: Given = NOTHING) -> Differing | None:
     file, node = function.place.file, function.node
     if isinstance(node, ast.Lambda):
-        return own_data(program, Place(file, node.body), depth + 1, given)
-    returns = file.walked(file.scope(node)).returns
+        return find_process_difference(program, Place(file, node.body), depth + 1, given)
+    returns = file.walk_scope(file.scope(node)).returns
     value = returns[0].value if len(returns) == 1 else None
-    return own_data(program, Place(file, value), depth + 1, given) if value is not None else None
+    return find_process_difference(program, Place(file, value), depth + 1, given) if value is not None else None
 
 
 def _describe_draw(program: Program, file: FileFacts, name: str) -> str | None:
@@ -279,5 +291,5 @@ def _describe_draw(program: Program, file: FileFacts, name: str) -> str | None:
         return _SOURCES[name]
     if not name.startswith(_RANDOM) or name.rpartition(".")[2] not in _DRAWN:
         return None
-    seeded = any(one.says(text) for one in (file, *program.together(file)) for text in _SEEDING)
+    seeded = any(one.contains_text(text) for one in (file, *program.together(file)) for text in _SEEDING)
     return "a random number" if not seeded else None

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.values import CallResult, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes.uses import standing_for
+from shardlint_rules.processes.uses import reads_of_same_value
 
 _ALL, _OWN = "jax.devices", "jax.local_devices"
 
@@ -41,7 +41,7 @@ class ProcessIndexAsOrdinal(Rule):
     @detector("call")
     def find_lists(self, site: Site) -> Iterator[Finding]:
         """Each list that the index of a process chooses from."""
-        for use in standing_for(site.file, site.call):
+        for use in reads_of_same_value(site.file, site.call):
             parent = site.file.parent(use)
             if not isinstance(parent, ast.Subscript) or parent.slice is not use:
                 continue

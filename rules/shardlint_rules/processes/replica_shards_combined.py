@@ -6,22 +6,22 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import readers
+from shardlint.model.reach import find_binding_reads
 from shardlint.model.values import Place, options
 from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes._own_rows import written_by_first
 from shardlint_rules.processes.spread import shardings_of
-from shardlint_rules.processes.starting import short
+from shardlint_rules.processes.starting import shorten_text
 
 _SHARDS = "addressable_shards"
 _JOINING = ("concatenate", "concat", "vstack", "hstack", "stack", "block")
 _SIZES = ("nbytes", "size", "shape", "itemsize", "ndim")
 _ADDING = ("sum", "fsum")
-_TOLD = regex(
+_TOLD = compile_lazily(
     r"replica_id|\bset\(|unique|dedup|seen|visited|\.index\]|\.index\)?\s*:|\{[^{}\n]*\.index\b[^{}\n]*for "
 )
 
@@ -70,14 +70,14 @@ class ReplicaShardsCombined(Rule):
             f"The shards of `{what}` on other processes are never written.",
             label="the shards of this process",
             help=f"gather the array on all processes first: `multihost_utils.process_allgather({what}, tiled=True)`",
-            why=f"only one process runs `{short(written)}` at {site.where(written)}, which gets these shards",
+            why=f"only one process runs `{shorten_text(written)}` at {site.where(written)}, which gets these shards",
         )
 
     @detector("attribute", finds="replicated-axis")
     def report_copies(self, site: Site) -> Finding | None:
         """Shards that are joined with their copies."""
         node, joined = site.syntax, _find_join(site.file, site.syntax, 0)
-        if not isinstance(node, ast.Attribute) or joined is None or _tells_copies(site, node):
+        if not isinstance(node, ast.Attribute) or joined is None or _distinguishes_replicas(site, node):
             return None
         axes = _replicated_axes(site, node.value)
         if not axes:
@@ -127,7 +127,7 @@ def _find_join(file: FileFacts, node: ast.AST, depth: int) -> ast.Call | None:
         case ast.Call() if node in parent.args[:1] and last_name(parent.func) in (*_JOINING, *_ADDING):
             return parent if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.Name | ast.Call) else None
         case ast.Assign(targets=[ast.Name() as target]) if parent.value is node:
-            found = (_find_join(file, use, depth + 1) for use, _ in readers(file, target))
+            found = (_find_join(file, use, depth + 1) for use, _ in find_binding_reads(file, target))
             return next((one for one in found if one is not None), None)
         case ast.For(iter=inner) if inner is node:
             return _find_join_of_appended(file, parent, depth)
@@ -136,12 +136,12 @@ def _find_join(file: FileFacts, node: ast.AST, depth: int) -> ast.Call | None:
 
 def _find_join_of_appended(file: FileFacts, loop: ast.For, depth: int) -> ast.Call | None:
     """The same of a list that a loop over the shards appends their data to."""
-    for call in (one for statement in loop.body for one in walk(statement)):
+    for call in (one for statement in loop.body for one in walk_nodes(statement)):
         match call:
             case ast.Call(func=ast.Attribute(value=ast.Name() as to, attr="append"), args=[given]):
-                if not _holds_data(given, loop) or not _in_each_turn(file, call, loop):
+                if not _holds_data(given, loop) or not _is_in_each_iteration(file, call, loop):
                     continue
-                for use in file.mentions_in(file.home(to), to.id):
+                for use in file.mentions_in(file.evaluation_scope(to), to.id):
                     if isinstance(use, ast.Name) and use is not to and isinstance(use.ctx, ast.Load):
                         found = _find_join(file, use, depth + 1)
                         if found is not None:
@@ -160,16 +160,16 @@ def _holds_data(node: ast.expr, loop: ast.For) -> bool:
         and isinstance(one.targets[0], ast.Name)
         and _is_shard_data(one.value, loop.target)
     }
-    words = list(walk(node))
+    words = list(walk_nodes(node))
     return any(isinstance(one, ast.Name) and one.id in names for one in words) and not any(
         isinstance(one, ast.Attribute) and one.attr in _SIZES for one in words
     )
 
 
-def _in_each_turn(file: FileFacts, call: ast.Call, loop: ast.For) -> bool:
+def _is_in_each_iteration(file: FileFacts, call: ast.Call, loop: ast.For) -> bool:
     """Return whether a call is in the loop itself, or where only the device of the shard is tested."""
     outer = file.parent(file.parent(call) or call)
-    while isinstance(outer, ast.If) and not outer.orelse and "device" in file.text(outer.test):
+    while isinstance(outer, ast.If) and not outer.orelse and "device" in file.source_text(outer.test):
         outer = file.parent(outer)
     return outer is loop
 
@@ -178,14 +178,14 @@ def _is_shard_data(node: ast.expr, target: ast.expr) -> bool:
     """Return whether an expression is the data of a shard, or made of them: not their size or shape."""
     if not isinstance(target, ast.Name):
         return False
-    for one in walk(node):
+    for one in walk_nodes(node):
         match one:
             case ast.Attribute(value=ast.Name(id=name), attr="data") if name == target.id:
-                return not any(isinstance(part, ast.Attribute) and part.attr in _SIZES for part in walk(node))
+                return not any(isinstance(part, ast.Attribute) and part.attr in _SIZES for part in walk_nodes(node))
     return False
 
 
-def _tells_copies(site: Site, node: ast.AST) -> bool:
+def _distinguishes_replicas(site: Site, node: ast.AST) -> bool:
     """Return whether the function around tests the replica, or uses each index once."""
-    function = site.file.home(node).function()
+    function = site.file.evaluation_scope(node).enclosing_function()
     return _TOLD.search(site.text(function.node if function is not None else site.file.tree)) is not None

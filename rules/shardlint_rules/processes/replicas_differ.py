@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model import Program
-from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself
-from shardlint.model.reach import lookup
+from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, reads_process_state
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_key import moved_by_one
-from shardlint_rules.processes._replicated import is_whole, splits_nothing
-from shardlint_rules.processes.alone import for_several, left_to_one
-from shardlint_rules.processes.own_data import Differing, own_data
-from shardlint_rules.processes.starting import at, short
+from shardlint_rules.processes._replicated import is_spec_unsharded, is_whole
+from shardlint_rules.processes.alone import is_for_several_processes, left_to_one
+from shardlint_rules.processes.own_data import Differing, find_process_difference
+from shardlint_rules.processes.starting import describe_position, shorten_text
 
 _ONE = (
     "process_index",
@@ -121,16 +121,16 @@ class ReplicasDiffer(Rule):
         """A key that is another in each process, where the program over all of them takes it for one."""
         given = [*site.call.args, *(one.value for one in site.call.keywords if one.arg is not None)]
         given = given[1:] if site.api == "jax.random.fold_in" else given
-        parts = ((one, own_data(site.program, Place(site.file, one))) for one in given)
+        parts = ((one, find_process_difference(site.program, Place(site.file, one))) for one in given)
         found = next(((node, own) for node, own in parts if own is not None), None)
         if found is None or not _runs_on_several(site.program, site.file, site.call):
             return None
         node, own = found
-        reached = next(Following(site.program).reached(Place(site.file, site.call)), None)
+        reached = next(Following(site.program).find_uses(Place(site.file, site.call)), None)
         return self._report_reached(site, node, own, reached) if reached is not None else None
 
     def _report_reached(self, site: Site, node: ast.expr, own: Differing, reached: Reached) -> Finding:
-        where = f"`{short(reached.place)}` at {site.where(reached.place)}"
+        where = f"`{shorten_text(reached.place)}` at {site.where(reached.place)}"
         of_key, made = reached.what == "key", site.text(site.call.func)
         return site.finding(
             node,
@@ -140,7 +140,8 @@ class ReplicasDiffer(Rule):
             label=own.what,
             help="make the key from one seed in all processes; fold in the process index only for per-process data",
             form="per-process-key" if of_key else "per-process-init",
-            why=f"`{short(own.place)}`{at(own.place, site.file, node)} differs between processes, and the key reaches "
+            why=f"`{shorten_text(own.place)}`{describe_position(own.place, site.file, node)} differs between "
+            f"processes, and the key reaches "
             + (
                 f"{where} ({reached.why}); jax does not compare replicated arguments between processes"
                 if of_key
@@ -175,9 +176,9 @@ def _make_finding(
     site: Site, given: ast.expr | None, data: ast.expr | Place | None, message: str, harm: Harm
 ) -> Finding | None:
     """The finding of an argument whose data differ between processes, if the sharding is replicated."""
-    if given is None or data is None or not _replicated(site):
+    if given is None or data is None or not _is_replicated(site):
         return None
-    found = own_data(site.program, data if isinstance(data, Place) else Place(site.file, data))
+    found = find_process_difference(site.program, data if isinstance(data, Place) else Place(site.file, data))
     if found is None or not _runs_on_several(site.program, site.file, site.call):
         return None
     given = _find_origin(site, given)
@@ -187,7 +188,8 @@ def _make_finding(
         label=f"depends on {found.what}",
         help="make the data equal on all processes, or write `multihost_utils.broadcast_one_to_all(data)`",
         harm=harm,
-        why=f"`{short(found.place)}`{at(found.place, site.file, given)} differs between processes, and the "
+        why=f"`{shorten_text(found.place)}`{describe_position(found.place, site.file, given)} differs between "
+        f"processes, and the "
         "sharding is replicated",
     )
 
@@ -195,14 +197,18 @@ def _make_finding(
 def _find_origin(site: Site, given: ast.expr) -> ast.expr:
     """Where in the function what is given comes to differ: the first of the assignments that it is made by."""
     for _ in range(6):
-        names = [one for one in walk(given) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
+        names = [one for one in walk_nodes(given) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
         before = None
         for name in names:
-            bindings, scope = lookup(site.file, name, name.id)
+            bindings, scope = lookup_bindings(site.file, name, name.id)
             one = bindings[0] if len(bindings) == 1 else None
             value = one.value if one is not None and one.kind in ("assign", "for", "comprehension") else None
-            if value is not None and scope is not None and scope.function() is site.scope.function():
-                if own_data(site.program, Place(site.file, value)) is not None:
+            if (
+                value is not None
+                and scope is not None
+                and scope.enclosing_function() is site.scope.enclosing_function()
+            ):
+                if find_process_difference(site.program, Place(site.file, value)) is not None:
                     before = value
                     break
         if before is None:
@@ -211,10 +217,10 @@ def _find_origin(site: Site, given: ast.expr) -> ast.expr:
     return given
 
 
-def _replicated(site: Site) -> bool:
+def _is_replicated(site: Site) -> bool:
     if site.api == _TO_GLOBAL:
         spec = site.argument("pspecs") or (site.call.args[2] if len(site.call.args) > 2 else None)
-        return spec is not None and all(splits_nothing(site, one) for one in options(site.value(spec)))
+        return spec is not None and all(is_spec_unsharded(site, one) for one in options(site.value(spec)))
     given = site.argument("device" if site.api == "jax.device_put" else "sharding")
     found = options(site.value(given)) if given is not None else ()
     return bool(found) and all(is_whole(site, one) and site.sharding_parts(one) is not None for one in found)
@@ -227,13 +233,13 @@ def _find_result(site: Site, callback: ast.expr) -> Place | None:
             file, node = option.place.file, option.node
             if isinstance(node, ast.Lambda):
                 return Place(file, node.body)
-            returns = file.walked(file.scope(node)).returns
+            returns = file.walk_scope(file.scope(node)).returns
             if len(returns) == 1 and returns[0].value is not None:
                 return Place(file, returns[0].value)
     return None
 
 
 def _runs_on_several(program: Program, file: FileFacts, node: ast.AST) -> bool:
-    if not asks_itself(file) and file.path.suffix == ".ipynb":
+    if not reads_process_state(file) and file.path.suffix == ".ipynb":
         return False  # of one process, whatever else the project starts
-    return for_several(program, file) and not left_to_one(program, Place(file, node))
+    return is_for_several_processes(program, file) and not left_to_one(program, Place(file, node))

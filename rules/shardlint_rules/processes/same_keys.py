@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from shardlint.model.process.processes import several
+from shardlint.model.process.processes import multi_process_evidence
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes._same_key import DRAWS, RESHAPE, SPLIT, alike
+from shardlint_rules.processes._same_key import DRAWS, RESHAPE, SPLIT, find_equal_key
 from shardlint_rules.processes.alone import left_to_one
-from shardlint_rules.processes.starting import at, short
+from shardlint_rules.processes.starting import describe_position, shorten_text
 
 
 class SameKeysInEachProcess(Rule):
@@ -42,7 +42,7 @@ class SameKeysInEachProcess(Rule):
         """The key that is split for the devices of a process."""
         if site.file.path.suffix == ".ipynb":
             return None  # a notebook is of one process, whatever else the project starts
-        found = alike(site) if several(site.program, site.file) else None
+        found = find_equal_key(site) if multi_process_evidence(site.program, site.file) else None
         if found is None or left_to_one(site.program, Place(site.file, site.call)):
             return None
         key, made = found
@@ -51,6 +51,7 @@ class SameKeysInEachProcess(Rule):
             key,
             f"Every process draws the same numbers as the others: all use the same key `{text}`.",
             help=f"write `jax.random.fold_in({text}, jax.process_index())` for the key",
-            why=f"every process makes this key by `{short(made)}`{at(made, site.file, key)}, and the numbers are for "
+            why=f"every process makes this key by "
+            f"`{shorten_text(made)}`{describe_position(made, site.file, key)}, and the numbers are for "
             "the devices of this process",
         )

@@ -9,7 +9,7 @@ from shardlint.model.process.processes import is_index
 from shardlint.model.values import CallResult, Constant, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.enclosing import block_of
+from shardlint.syntax.enclosing import enclosing_block
 
 _COUNTS = ("jax.process_count", "jax.host_count")
 # By what tf.data shows at the beginning of a chain.
@@ -17,23 +17,23 @@ _TENSORFLOW = ("tf.data.", "tensorflow.data.", "tfds.")
 _DEPTH = 20
 
 
-def shuffled_before(site: Site) -> tuple[ast.Call, ast.expr] | None:
+def find_unseeded_shuffle(site: Site) -> tuple[ast.Call, ast.expr] | None:
     """The shuffle without a seed after which a process takes its part, and the index by which it does."""
-    index = next((one for one in _given(site) if is_index(site.program, Place(site.file, one))), None)
+    index = next((one for one in _all_arguments(site) if is_index(site.program, Place(site.file, one))), None)
     if index is None:
         return None
-    for call in _chain(site.file, site.call):
+    for call in _earlier_method_calls(site.file, site.call):
         name = last_name(call.func)
         if name == "shard":
             return None  # the part was taken before
         if name == "shuffle" and isinstance(call.func, ast.Attribute):
-            return None if _seed(call) else (call, index)
-        if name == "list_files" and not _seed(call):
-            return None if _says(site, call, "shuffle", False) else (call, index)
+            return None if _may_have_seed(call) else (call, index)
+        if name == "list_files" and not _may_have_seed(call):
+            return None if _passes_argument(site, call, "shuffle", False) else (call, index)
     return None
 
 
-def swapped(site: Site) -> ast.expr | None:
+def find_swapped_arguments(site: Site) -> ast.expr | None:
     """The index of the process where the number of parts must stand, with the number where the index must."""
     named = {one.arg: one.value for one in site.call.keywords}
     given = site.call.args
@@ -47,24 +47,27 @@ def swapped(site: Site) -> ast.expr | None:
     if "num_shards" in named:
         return count
     # The datasets of others may take the index first.
-    known = any(site.file.text(one.func).startswith(_TENSORFLOW) for one in _chain(site.file, site.call))
+    known = any(
+        site.file.source_text(one.func).startswith(_TENSORFLOW)
+        for one in _earlier_method_calls(site.file, site.call)
+    )
     return count if known else None
 
 
-def _given(site: Site) -> list[ast.expr]:
+def _all_arguments(site: Site) -> list[ast.expr]:
     return [*site.call.args, *(one.value for one in site.call.keywords)]
 
 
-def _seed(call: ast.Call) -> bool:
+def _may_have_seed(call: ast.Call) -> bool:
     """Return whether a shuffle may have a seed."""
     return len(call.args) > 1 or any(one.arg in (None, "seed") for one in call.keywords)
 
 
-def _says(site: Site, call: ast.Call, name: str, value: object) -> bool:
+def _passes_argument(site: Site, call: ast.Call, name: str, value: object) -> bool:
     return any(one.arg == name and site.value(one.value) == Constant(value) for one in call.keywords)
 
 
-def _chain(file: FileFacts, call: ast.Call) -> Iterator[ast.Call]:
+def _earlier_method_calls(file: FileFacts, call: ast.Call) -> Iterator[ast.Call]:
     """The calls of methods before one in a chain, the last one first, through names that were bound just before."""
     node: ast.expr = call.func
     for _ in range(_DEPTH):
@@ -75,7 +78,7 @@ def _chain(file: FileFacts, call: ast.Call) -> Iterator[ast.Call]:
                 yield node
                 node = node.func
             case ast.Name():
-                before = _bound_before(file, node)
+                before = _last_value_before(file, node)
                 if before is None:
                     return
                 node = before
@@ -83,10 +86,10 @@ def _chain(file: FileFacts, call: ast.Call) -> Iterator[ast.Call]:
                 return
 
 
-def _bound_before(file: FileFacts, name: ast.Name) -> ast.expr | None:
+def _last_value_before(file: FileFacts, name: ast.Name) -> ast.expr | None:
     """Return the last value bound to a name before, in the same block."""
     statement = file.statement(name)
-    block = block_of(file, statement) if isinstance(statement, ast.stmt) else []
+    block = enclosing_block(file, statement) if isinstance(statement, ast.stmt) else []
     at = next((index for index, one in enumerate(block) if one is statement), 0)
     for one in reversed(block[:at]):
         match one:

@@ -21,21 +21,21 @@ _MAP = "jax.shard_map"
 _NAMED = "jax.sharding.NamedSharding"
 
 
-def spread(site: Site, node: ast.expr) -> bool:
+def is_surely_sharded_array(site: Site, node: ast.expr) -> bool:
     """Return whether an expression is surely an array with a NamedSharding, of whatever spec."""
     found = options(site.value(node))
-    return bool(found) and all(list(_shardings(site, one)) for one in found)
+    return bool(found) and all(list(_possible_mesh_and_spec(site, one)) for one in found)
 
 
-def made_of_spread(site: Site, node: ast.expr) -> bool:
+def is_made_of_sharded_array(site: Site, node: ast.expr) -> bool:
     """Return whether an expression is surely the result of a jitted function for such an array, which is on the same
     devices.
     """
     found = options(site.value(node))
-    return bool(found) and all(_of_spread(site, one) for one in found)
+    return bool(found) and all(_is_computed_from_sharded(site, one) for one in found)
 
 
-def _of_spread(site: Site, value: Value) -> bool:
+def _is_computed_from_sharded(site: Site, value: Value) -> bool:
     if not isinstance(value, CallResult) or value.call is None or not isinstance(value.by, Transformed):
         return False
     if value.by.api.name not in JIT_WRAPPERS:
@@ -45,18 +45,18 @@ def _of_spread(site: Site, value: Value) -> bool:
         options(site.program.evaluator.value(place, call.environment))
         for place in (*call.positional, *call.keywords.values())
     ]
-    return any(bool(each) and all(list(_shardings(site, one)) for one in each) for each in given)
+    return any(bool(each) and all(list(_possible_mesh_and_spec(site, one)) for one in each) for each in given)
 
 
-def split(site: Site, node: ast.expr) -> bool:
+def is_split_over_processes(site: Site, node: ast.expr) -> bool:
     """Return whether the array is surely sharded over the devices of all processes: by an axis of a mesh of all of
     them.
     """
     found = options(site.value(node))
-    return bool(found) and all(_splits(site, one) for one in found)
+    return bool(found) and all(_is_splitting_over_processes(site, one) for one in found)
 
 
-def split_over_a_given_mesh(site: Site, node: ast.expr) -> bool:
+def is_split_over_parameter_mesh(site: Site, node: ast.expr) -> bool:
     """Return whether the array is surely sharded by an axis of a mesh that is a parameter, such as the mesh of a whole
     program.
     """
@@ -79,15 +79,15 @@ def shardings_of(site: Site, node: ast.expr) -> list[tuple[Value, Value]]:
     found: list[tuple[Value, Value]] = []
     for one in options(site.value(node)):
         for given in options(site.program.followed(one)) if isinstance(one, Parameter) else (one,):
-            parts = list(_shardings(site, given))
+            parts = list(_possible_mesh_and_spec(site, given))
             if not parts:
                 return []
             found += parts
     return found
 
 
-def _splits(site: Site, value: Value) -> bool:
-    parts = list(_shardings(site, value))
+def _is_splitting_over_processes(site: Site, value: Value) -> bool:
+    parts = list(_possible_mesh_and_spec(site, value))
     return bool(parts) and all(mesh_of_all(site.program, mesh) and _names_axis(site, spec) for mesh, spec in parts)
 
 
@@ -96,7 +96,7 @@ def _names_axis(site: Site, value: Value) -> bool:
     return spec is not None and any(entry.axes for entry in spec.entries)
 
 
-def _shardings(site: Site, value: Value) -> Iterator[tuple[Value, Value]]:
+def _possible_mesh_and_spec(site: Site, value: Value) -> Iterator[tuple[Value, Value]]:
     """The mesh and the spec of an array, for each sharding that it may have; none where one is not known."""
     if not isinstance(value, CallResult) or value.call is None:
         return
@@ -107,14 +107,14 @@ def _shardings(site: Site, value: Value) -> Iterator[tuple[Value, Value]]:
         if mesh is not None and spec is not None:
             yield mesh, spec
         return
-    given = _given(value, made)
+    given = _sharding_expression(value, made)
     kinds = options(site.program.evaluator.value(given)) if given is not None else ()
     if all(isinstance(one, CallResult) and one.api == _NAMED for one in kinds):
         parts = [site.sharding_parts(one) for one in kinds]
         yield from (one for one in parts if one is not None and None not in parts)
 
 
-def _given(value: CallResult, made: CallArguments | None) -> Place | None:
+def _sharding_expression(value: CallResult, made: CallArguments | None) -> Place | None:
     """The expression of the sharding of an array."""
     if made is not None:
         is_jit = isinstance(value.by, Transformed) and value.by.api.name in JIT_WRAPPERS

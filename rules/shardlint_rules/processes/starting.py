@@ -13,37 +13,37 @@ from shardlint.syntax.enclosing import caught_around
 _CATCHING = ("RuntimeError", "Exception", "BaseException")
 
 
-def started_before(site: Site, place: Place) -> Started | None:
+def find_backend_start(site: Site, place: Place) -> Started | None:
     """Return the code that has started the backend before a place runs."""
-    return Backend(site.program).before(place)
+    return Backend(site.program).find_start_before(place)
 
 
-def told(site: Site, started: Started) -> str:
+def describe_start(site: Site, started: Started) -> str:
     """Where the backend was started: "line 4, `jax.devices()`", with what leads there."""
     last = started.place
-    what = f"`{short(last)}`"
+    what = f"`{shorten_text(last)}`"
     first = (*started.through, last)[0]
     if first is last:
         return f"{what} on line {last.line}"
     where = site.where(first)
     at = site.where(last)
-    return f"`{short(first)}` on {where} ({what}, {at})"
+    return f"`{shorten_text(first)}` on {where} ({what}, {at})"
 
 
-def short(place: Place) -> str:
+def shorten_text(place: Place) -> str:
     """The text of a place on one line, cut where it is long."""
-    text = " ".join(place.text().split())
+    text = " ".join(place.source_text().split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def at(place: Place, file: FileFacts, node: ast.expr) -> str:
+def describe_position(place: Place, file: FileFacts, node: ast.expr) -> str:
     """Where a place is, behind its text: nothing, if that is the line of a node."""
     if place.file is not file:
         return f" ({place.file.path.name}:{place.line})"
     return "" if place.line == node.lineno else f" (line {place.line})"
 
 
-def caught(site: Site) -> bool:
+def is_exception_caught(site: Site) -> bool:
     """Return whether jax's exception is caught around the place."""
     kinds = caught_around(site.file, site.syntax)
     texts = [site.text(kind) if kind is not None else "Exception" for kind in kinds]

@@ -8,7 +8,7 @@ from shardlint.model.reach import settled_expression
 from shardlint.model.values import CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Harm, Methods, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes.sharded_datasets import swapped
+from shardlint_rules.processes.sharded_datasets import find_swapped_arguments
 
 _LOCAL = "jax.local_devices"
 _SINGLE = "jax.make_array_from_single_device_arrays"
@@ -42,7 +42,7 @@ class WrongProcessArgument(Rule):
     @detector("method")
     def report_swapped(self, site: Site) -> Finding | None:
         """A `shard` that takes the index of the process for the number of parts."""
-        given = swapped(site)
+        given = find_swapped_arguments(site)
         if given is None:
             return None
         return site.finding(
@@ -62,7 +62,7 @@ class WrongProcessArgument(Rule):
         found = options(site.value(given))
         if not all(isinstance(one, Constant) and isinstance(one.value, str) for one in found):
             return None
-        start = site.file.span(given)[0]
+        start = site.file.character_span(given)[0]
         fix = None
         if len(site.call.args) == 1 and site.keyword("backend") is None:
             fix = site.fix(Safety.SAFE, f"write backend={site.text(given)}", [Edit(start, start, "backend=")])
@@ -97,9 +97,9 @@ class WrongProcessArgument(Rule):
         if not isinstance(made, ast.ListComp) or len(made.generators) != 1 or made.generators[0].ifs:
             return None
         element = site.value(made.elt)
-        if _of(element, "numpy."):
+        if _is_made_by(element, "numpy."):
             return self._report_list(site, given, "TypeError", "are numpy arrays")
-        if _of(element, "jax.numpy.") and _several_elements(site, made.generators[0].iter):
+        if _is_made_by(element, "jax.numpy.") and _several_elements(site, made.generators[0].iter):
             return self._report_list(site, given, "ValueError", "are all on the default device")
         return None
 
@@ -112,7 +112,7 @@ class WrongProcessArgument(Rule):
         )
 
 
-def _of(value: Value, *names: str) -> bool:
+def _is_made_by(value: Value, *names: str) -> bool:
     """Return whether a value is surely made by a function whose name begins so."""
     found = options(value)
     return bool(found) and all(isinstance(one, CallResult) and one.api.startswith(names) for one in found)

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from shardlint.model.reach import settled_expression
 from shardlint.rules_api.rule import Edit, Finding, Harm, Lines, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
-from shardlint.syntax.nodes import walk
-from shardlint_rules.processes.environment import Setting, setting
+from shardlint.source.patterns import compile_lazily
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.processes.environment import Setting, find_setting
 
 _NAMES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-_FLAG = regex(r"^\s*--?[A-Za-z]")
-_DASHES = regex(
+_FLAG = compile_lazily(r"^\s*--?[A-Za-z]")
+_DASHES = compile_lazily(
     r"(?:^|(?<=\s))(?:[-\u2010-\u2015\u2212]*[\u2010-\u2015\u2212][-\u2010-\u2015\u2212]*)(?=[a-z])"
 )
-_GLUED = regex(r"(?<=[\w/.])(?:--xla|,\s*--xla|;\s*--xla)")
+_GLUED = compile_lazily(r"(?<=[\w/.])(?:--xla|,\s*--xla|;\s*--xla)")
 
 
 class XlaFlagsOverwritten(Rule):
@@ -80,10 +80,10 @@ class XlaFlagsOverwritten(Rule):
         """A flag that is added without a space: `old + "--flag"`."""
         found = _find_setting(site)
         for left, right in _list_sums(found) if found is not None else ():
-            start = _first(right)
+            start = _leading_text(right)
             if found is None or start is None or not _FLAG.match(str(start.value)) or str(start.value)[:1].isspace():
                 continue
-            if left is not None and not _ends_open(site, left, found):
+            if left is not None and not _ends_without_blank(site, left, found):
                 continue
             begin = _find_opening(site, start)
             return site.finding(
@@ -106,7 +106,7 @@ class XlaFlagsOverwritten(Rule):
         value = settled_expression(site.file, found.value)
         if not isinstance(value, ast.Constant | ast.JoinedStr) or value is not found.value:
             return None
-        before = _set_before(site, found)
+        before = _earlier_setting(site, found)
         if before is None:
             return None
         return site.finding(
@@ -119,7 +119,7 @@ class XlaFlagsOverwritten(Rule):
 
 def _find_setting(site: Site) -> Setting | None:
     """The flags that the statement sets."""
-    found = setting(site.syntax)
+    found = find_setting(site.syntax)
     return found if found is not None and found.name in _NAMES else None
 
 
@@ -129,7 +129,7 @@ def _list_sums(found: Setting) -> list[tuple[ast.expr | None, ast.expr]]:
         return [(None, found.value)]
     return [
         (one.left, one.right)
-        for one in walk(found.value)
+        for one in walk_nodes(found.value)
         if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)
     ]
 
@@ -138,19 +138,19 @@ def _find_opening(site: Site, start: ast.Constant) -> int | None:
     """The offset in the file at which the text of a constant begins."""
     parent = site.file.parent(start)
     node = parent if isinstance(parent, ast.JoinedStr) else start
-    at = site.file.span(node)[0]
+    at = site.file.character_span(node)[0]
     match = re.match(r"[fFrRbBuU]*(?:\"\"\"|'''|\"|')", site.file.source.text[at : at + 8])
     return at + match.end() if match else None
 
 
 def _list_constants(value: ast.expr) -> Iterator[tuple[ast.Constant, str]]:
     """The texts an expression is made of."""
-    for part in walk(value):
+    for part in walk_nodes(value):
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and "xla" in part.value:
             yield part, part.value
 
 
-def _first(node: ast.expr) -> ast.Constant | None:
+def _leading_text(node: ast.expr) -> ast.Constant | None:
     """The text that an expression begins with."""
     while True:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -161,7 +161,7 @@ def _first(node: ast.expr) -> ast.Constant | None:
             return node if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
-def _ends_open(site: Site, left: ast.expr, found: Setting) -> bool:
+def _ends_without_blank(site: Site, left: ast.expr, found: Setting) -> bool:
     """Return whether the text before is the value of the environment, with no blank after it."""
     last: ast.expr = left
     while isinstance(last, ast.BinOp) and isinstance(last.op, ast.Add):
@@ -173,17 +173,17 @@ def _ends_open(site: Site, left: ast.expr, found: Setting) -> bool:
     return found.name in text and not isinstance(last, ast.Constant | ast.JoinedStr | ast.BinOp)
 
 
-def _set_before(site: Site, found: Setting) -> ast.stmt | None:
+def _earlier_setting(site: Site, found: Setting) -> ast.stmt | None:
     """An earlier statement of the same block that sets the same variable, with nothing in between that reads it."""
     parent = site.file.parent(site.syntax)
     block = getattr(parent, "body", None)
     if not isinstance(block, list) or site.syntax not in block:
         return None
     for statement in reversed(block[: block.index(site.syntax)]):
-        other = setting(statement)
+        other = find_setting(statement)
         if other is not None and other.name == found.name:
             same = ast.dump(other.value) == ast.dump(found.value)
             return None if same or other.keeps_only else statement
-        if any(isinstance(part, ast.Call) for part in walk(statement)):
+        if any(isinstance(part, ast.Call) for part in walk_nodes(statement)):
             return None
     return None

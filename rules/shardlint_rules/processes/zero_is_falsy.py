@@ -6,18 +6,18 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.held import classes
+from shardlint.model.held import find_classes
 from shardlint.model.process.processes import INDEX
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import defaults, walk
+from shardlint.syntax.nodes import parameters_with_defaults, walk_nodes
 
 _COUNTS = ("jax.process_count", "jax.host_count")
-_INDEX = regex(r"(?i)(?:^|_)(?:index|idx|id|rank|ordinal)$")
+_INDEX = compile_lazily(r"(?i)(?:^|_)(?:index|idx|id|rank|ordinal)$")
 
 
 class ZeroIsFalsy(Rule):
@@ -51,7 +51,7 @@ class ZeroIsFalsy(Rule):
         if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
             answer: bool | None = False
         elif isinstance(parent, ast.Compare) and len(parent.ops) == 1 and parent.left is site.call:
-            answer = _always(parent.ops[0], parent.comparators[0])
+            answer = _constant_comparison(parent.ops[0], parent.comparators[0])
         else:
             answer = None
         if answer is None or not isinstance(parent, ast.expr) or isinstance(site.file.parent(parent), ast.Assert):
@@ -67,7 +67,7 @@ class ZeroIsFalsy(Rule):
     @detector("call", of=INDEX, finds="index")
     def report_choice(self, site: Site) -> Finding | None:
         """A choice `index or jax.process_index()`, where None stands for no index and 0 is the first one."""
-        asked, parent = _chosen(site) or (None, None)
+        asked, parent = _find_fallback(site) or (None, None)
         if asked is None or parent is None or not _INDEX.search(last_name(asked)):
             return None
         if not _none_by_default(site, asked):
@@ -88,7 +88,7 @@ class ZeroIsFalsy(Rule):
         return site.fix(Safety.UNSAFE, f"write {spelled}()", edits, why="you may want the count, compared with 1")
 
 
-def _always(op: ast.cmpop, right: ast.expr) -> bool | None:
+def _constant_comparison(op: ast.cmpop, right: ast.expr) -> bool | None:
     """Return the constant result of a comparison of a count with a number; None if it may be either."""
     if not isinstance(right, ast.Constant) or type(right.value) is not int:
         return None
@@ -100,7 +100,7 @@ def _always(op: ast.cmpop, right: ast.expr) -> bool | None:
     return None
 
 
-def _chosen(site: Site) -> tuple[ast.expr, ast.expr] | None:
+def _find_fallback(site: Site) -> tuple[ast.expr, ast.expr] | None:
     """Return the expression that is used if this index counts as false, and the whole expression."""
     parent = site.file.parent(site.call)
     match parent:
@@ -124,14 +124,14 @@ def _none_by_default(site: Site, asked: ast.expr) -> bool:
     name = last_name(asked)
     found: list[ast.expr | None] = []
     if isinstance(asked, ast.Name):
-        bindings, _ = lookup(site.file, asked, name)
+        bindings, _ = lookup_bindings(site.file, asked, name)
         kinds = {one.kind for one in bindings}
         found = [one.value for one in bindings if one.kind == "param"] if kinds <= {"param", "assign"} else []
     elif isinstance(asked, ast.Attribute):
-        known = [one.place.node for one in classes(site.program, Place(site.file, asked.value))]
-        for node in (part for tree in known or [site.file.tree] for part in walk(tree)):
+        known = [one.place.node for one in find_classes(site.program, Place(site.file, asked.value))]
+        for node in (part for tree in known or [site.file.tree] for part in walk_nodes(tree)):
             if isinstance(node, ast.arguments):
-                found += [value for one, value in defaults(node) if one.arg == name]
+                found += [value for one, value in parameters_with_defaults(node) if one.arg == name]
             elif (
                 isinstance(node, ast.AnnAssign)
                 and isinstance(node.target, ast.Name)

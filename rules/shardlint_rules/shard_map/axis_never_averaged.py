@@ -11,15 +11,15 @@ from shardlint.model.api import AXIS_AT
 from shardlint.model.values import Api, Constant, Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _MAPS = ("jax.pmap", "jax.vmap")
 _GRADS = ("grad", "value_and_grad")
 _APPLIES = ("apply_updates", "apply_gradients", "apply_gradient")
 # What may average out of sight.
-_ELSEWHERE = regex(r"(?i)pmean|psum|all_?reduce|cross_replica|synchroni|average_grad|mean_grad|axis_name")
+_ELSEWHERE = compile_lazily(r"(?i)pmean|psum|all_?reduce|cross_replica|synchroni|average_grad|mean_grad|axis_name")
 _JAX = frozenset(AXIS_AT)
 _MOST = 60
 
@@ -57,15 +57,15 @@ class AxisNeverAveraged(Rule):
     def report_axis(self, site: Site) -> Finding | None:
         """The axis of a mapped function that trains a model."""
         axis = _find_axis(site)
-        if axis is None or not site.file.says("grad"):
+        if axis is None or not site.file.contains_text("grad"):
             return None
         if _is_axis_mentioned(site.file, axis):
             return None
         started = _mapped_function(site)
-        reached = _functions_reached(site, started) if started is not None else None
+        reached = _reached_functions(site, started) if started is not None else None
         if reached is None:
             return None
-        calls = [(file, call) for file, node in reached for call in walk(node) if isinstance(call, ast.Call)]
+        calls = [(file, call) for file, node in reached for call in walk_nodes(node) if isinstance(call, ast.Call)]
         if any(_is_axis_mentioned(file, axis) for file, _ in reached):
             return None
         names = {last_name(call.func) for _, call in calls} | {
@@ -104,14 +104,14 @@ def _find_axis(site: Site) -> str | None:
 
 def _is_axis_mentioned(file: FileFacts, axis: str) -> bool:
     """Return whether a file names an axis other than to map over it."""
-    if not (file.says(f'"{axis}"') or file.says(f"'{axis}'")):
+    if not (file.contains_text(f'"{axis}"') or file.contains_text(f"'{axis}'")):
         return False
-    for node in walk(file.tree):
+    for node in walk_nodes(file.tree):
         if isinstance(node, ast.Constant) and node.value == axis:
             outer = file.parent(node)
             call = file.parent(outer) if isinstance(outer, ast.keyword) else None
             binds = isinstance(outer, ast.keyword) and outer.arg == "axis_name"
-            if not (binds and isinstance(call, ast.Call) and _is_mapping_text(file.text(call))):
+            if not (binds and isinstance(call, ast.Call) and _is_mapping_text(file.source_text(call))):
                 return True
     return False
 
@@ -128,7 +128,7 @@ def _mapped_function(site: Site) -> Place | None:
     return given[0] if given and site.form == "call" else None
 
 
-def _functions_reached(site: Site, start: Place) -> list[tuple[FileFacts, ast.AST]] | None:
+def _reached_functions(site: Site, start: Place) -> list[tuple[FileFacts, ast.AST]] | None:
     """The functions whose code runs in what is mapped, as far as names tell; None where they are too many."""
     found: list[tuple[FileFacts, ast.AST]] = []
     waiting, seen = [(start.file, start.node)], set[ast.AST]()
@@ -141,7 +141,7 @@ def _functions_reached(site: Site, start: Place) -> list[tuple[FileFacts, ast.AS
             return None
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             found.append((file, node))
-        for name in walk(node):
+        for name in walk_nodes(node):
             if isinstance(name, ast.Name | ast.Attribute) and isinstance(name.ctx, ast.Load):
                 for option in options(site.program.value(file, name)):
                     if isinstance(option, Function):

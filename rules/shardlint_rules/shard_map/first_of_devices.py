@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 # What people call an array with one entry for each device, and what takes the first of them.
-_SAYS = regex(r"replicat|pmap|per_?device|device_metrics|all_devices|first_device|deduplicate_devices", re.I)
-_OTHERWISE = regex(r"scanned|scan_|stacked_layers", re.I)
+_SAYS = compile_lazily(r"replicat|pmap|per_?device|device_metrics|all_devices|first_device|deduplicate_devices", re.I)
+_OTHERWISE = compile_lazily(r"scanned|scan_|stacked_layers", re.I)
 
 
 class FirstOfDevices(Rule):
@@ -44,7 +44,7 @@ class FirstOfDevices(Rule):
     def report_index(self, site: Site) -> Finding | None:
         """The first entry that is taken of each array of a tree."""
         taken = _find_first(site.call)
-        if taken is None or not site.anywhere("pmap") or self._knows_both(site):
+        if taken is None or not site.is_named_anywhere("pmap") or self._handles_both_cases(site):
             return None
         read, tree = taken
         made = next((one for one in site.violations if one.kind == "rows.first" and one.place.node is read), None)
@@ -60,9 +60,9 @@ class FirstOfDevices(Rule):
             why=f"since jax 0.8.1 a pmap output is one global array; {source}",
         )
 
-    def _knows_both(self, site: Site) -> bool:
+    def _handles_both_cases(self, site: Site) -> bool:
         """Return whether the function uses the shards if it can, and this code for the remaining cases."""
-        scope = site.scope.function()
+        scope = site.scope.enclosing_function()
         text = site.text(scope.node) if scope is not None else ""
         return "addressable" in text or "jax_pmap_shmap_merge" in text
 

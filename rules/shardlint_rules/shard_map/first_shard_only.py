@@ -6,18 +6,18 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import lookup, readers
+from shardlint.model.reach import find_binding_reads, lookup_bindings
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
-from shardlint.syntax.nodes import walk
+from shardlint.source.patterns import compile_lazily
+from shardlint.syntax.nodes import walk_nodes
 
 # What is one number of all examples, by its name.
-_MEASURE = regex(
+_MEASURE = compile_lazily(
     r"(?i)(?:^|_)(?:\w*loss(?:es)?|acc(?:urac(?:y|ies))?|nll|r?mse|mae|err(?:ors?)?|perplexity|metrics?)(?:$|_)"
 )
 # Names that say that one device, or one of several runs, is meant.
-_ONE = regex(r"(?i)seed|member|replica|agent|device|local|shard|first|chain|particle|example|sample|row")
+_ONE = compile_lazily(r"(?i)seed|member|replica|agent|device|local|shard|first|chain|particle|example|sample|row")
 
 
 class FirstShardOnly(Rule):
@@ -55,7 +55,7 @@ class FirstShardOnly(Rule):
         if site.violation.said["entries"] != "differ" or (led and led[0].file is not site.file):
             return None  # it is told where the helper of another file is called
         node, line = site.syntax, site.violation.said["line"]
-        tree = _tree_of(site)
+        tree = _unreplicated_tree(site)
         if tree is not None:
             return site.report_violation(
                 f"Only the first device's entry of `{site.shown(tree)}` is read; the other devices' results are lost.",
@@ -74,7 +74,7 @@ class FirstShardOnly(Rule):
         return None
 
 
-def _tree_of(site: Site) -> ast.expr | None:
+def _unreplicated_tree(site: Site) -> ast.expr | None:
     """The tree of which `unreplicate(tree)` or `jax.tree.map(lambda x: x[0], tree)` takes the first entries."""
     if isinstance(site.syntax, ast.Call):
         return site.syntax.args[0] if site.syntax.args else None
@@ -97,8 +97,8 @@ def _is_measure_of_all(site: Site, read: ast.Subscript) -> bool:
             return False
     if not isinstance(read.value, ast.Name):
         return True
-    bound = (one.node for one in lookup(site.file, read.value, said)[0])
-    uses = [use for node in bound if isinstance(node, ast.Name) for use, _ in readers(site.file, node)]
+    bound = (one.node for one in lookup_bindings(site.file, read.value, said)[0])
+    uses = [use for node in bound if isinstance(node, ast.Name) for use, _ in find_binding_reads(site.file, node)]
     # Where `losses.mean()` stands beside it, all of them are looked at.
     return all(isinstance(parent := site.file.parent(use), ast.Subscript) and _is_zero(parent.slice) for use in uses)
 
@@ -110,7 +110,7 @@ def _is_zero(index: ast.expr) -> bool:
 def _names_of_use(site: Site, read: ast.Subscript) -> Iterator[str]:
     """The names that tell what is meant: of what the value is bound to, of the text that it is printed in."""
     statement = site.file.statement(read)
-    for one in walk(statement) if isinstance(statement, ast.Assign | ast.Expr) else ():
+    for one in walk_nodes(statement) if isinstance(statement, ast.Assign | ast.Expr) else ():
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
             yield one.id
         elif isinstance(one, ast.Constant) and isinstance(statement, ast.Expr):

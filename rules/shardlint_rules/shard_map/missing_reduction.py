@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 # Axes along which the examples of one batch are split; members of a population have another.
-_SPLIT = regex(r"(?i)batch|data|device|replica|host|(^|_)(dp|core|cores|shards?)($|_)")
+_SPLIT = compile_lazily(r"(?i)batch|data|device|replica|host|(^|_)(dp|core|cores|shards?)($|_)")
 
 
 class MissingReduction(Rule):
@@ -79,7 +79,7 @@ class MissingReduction(Rule):
         """Gradients that the optimizer is given as each device has them."""
         said = site.violation.said
         found = site.violation
-        copied = any(place.file.says("replicate") for place in (found.place, *found.calls, *found.inside))
+        copied = any(place.file.contains_text("replicate") for place in (found.place, *found.calls, *found.inside))
         why = "no collective reduces them over the axis of the pmap"
         if said["check"]:
             form, why = "gradients", f"the out spec does not name the axis, and check_vma is {said['check']}"

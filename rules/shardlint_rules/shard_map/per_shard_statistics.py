@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Keywords, Methods, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map._batch_stats import kept_apart
+from shardlint_rules.shard_map._batch_stats import find_unsynced_statistics
 
 
 class PerShardStatistics(Rule):
@@ -130,14 +130,18 @@ class PerShardStatistics(Rule):
     @detector("keyword", finds="batch-stats")
     def report_running(self, site: Site) -> Finding | None:
         """Running statistics of a linen BatchNorm, of which each device of a pmap keeps its own."""
-        kept = kept_apart(site)
-        return _report_kept(site, kept, "batch_stats", "axis_name") if kept is not None else None
+        kept = find_unsynced_statistics(site)
+        return _report_unsynced_statistics(site, kept, "batch_stats", "axis_name") if kept is not None else None
 
     @detector("method", finds="batch-stats")
     def report_running_of_haiku(self, site: Site) -> Finding | None:
         """The same of Haiku."""
-        kept = kept_apart(site)
-        return _report_kept(site, kept, site.text(kept), "cross_replica_axis") if kept is not None else None
+        kept = find_unsynced_statistics(site)
+        return (
+            _report_unsynced_statistics(site, kept, site.text(kept), "cross_replica_axis")
+            if kept is not None
+            else None
+        )
 
     @detector("violation", of="reducer.own-maximum", finds="per-device-maximum")
     def report_own_maximum(self, site: Site) -> Finding:
@@ -150,7 +154,7 @@ class PerShardStatistics(Rule):
         )
 
 
-def _report_kept(site: Site, kept: ast.AST, what: str, parameter: str) -> Finding:
+def _report_unsynced_statistics(site: Site, kept: ast.AST, what: str, parameter: str) -> Finding:
     """The finding of statistics that each device keeps for itself."""
     return site.finding(
         kept,

@@ -73,9 +73,9 @@ def _is_divided(site: Site) -> bool:
     """Return whether another result of the same call is summed in the same way, so that the quotient of the sums is
     right.
     """
-    line, scope = site.violation.said["line"], site.scope.function()
+    line, scope = site.violation.said["line"], site.scope.enclosing_function()
     return any(
         one.kind == "rows.summed" and one.said["line"] == line and one.place.node is not site.syntax
-        and site.file.home(one.place.node).function() is scope
+        and site.file.evaluation_scope(one.place.node).enclosing_function() is scope
         for one in site.violations
     )  # fmt: skip

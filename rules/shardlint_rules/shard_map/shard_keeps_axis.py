@@ -9,18 +9,18 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
 
 _NEAR = ("pmap", "replicat")
 # What people call a function that takes one of the copies.
-_SAYS = regex(r"unreplicat|un_?pmap|de_?replicat|first_replica|first_device", re.I)
+_SAYS = compile_lazily(r"unreplicat|un_?pmap|de_?replicat|first_replica|first_device", re.I)
 # What looks at the array before, or takes the dimension away after.
-_KNOWS = regex(
+_KNOWS = compile_lazily(
     r"is_fully_replicated|squeeze|\.shape|\.ndim|reshape|(?<!devices)(?<!devices\(\))\[0\](?!\.data)"
     r"|jax_pmap_shmap_merge|\[0, ?\.\.\."
 )
-_FIRST = regex(r"[\[(]0[\])]")
+_FIRST = compile_lazily(r"[\[(]0[\])]")
 _SAME = ("asarray", "array", "device_get", "block_until_ready")
 
 
@@ -58,9 +58,9 @@ class ShardKeepsAxis(Rule):
     def report_shard(self, site: Site) -> Finding | None:
         """A shard that is handed on."""
         shard = _find_shard(site)
-        if shard is None or not site.anywhere("pmap") or not _is_handed_on(site, shard):
+        if shard is None or not site.is_named_anywhere("pmap") or not _is_handed_on(site, shard):
             return None
-        scope = site.scope.function()
+        scope = site.scope.enclosing_function()
         function = scope.node if scope is not None else None
         if function is not None and _KNOWS.search(site.text(function)):
             return None

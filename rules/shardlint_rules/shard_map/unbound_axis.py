@@ -98,7 +98,7 @@ class UnboundAxis(Rule):
 
 def _binds_nowhere(site: Site) -> bool:
     """Return whether no code that may run with a file binds any axis."""
-    return site.wants("no-axis-bound") and not site.program.project.holds(site.file.path, *_BINDING)
+    return site.wants("no-axis-bound") and not site.program.project.is_text_in_files(site.file.path, *_BINDING)
 
 
 def _find_binder(
@@ -111,7 +111,7 @@ def _find_binder(
         if any(wrapper.api in _BINDERS for wrapper in end.wrappers):
             return "somewhere"
         unseen = unseen or end.kind == "escaped"
-        caller = end.place.scope.function() if end.kind == "called" and depth <= _DEPTH else None
+        caller = end.place.scope.enclosing_function() if end.kind == "called" and depth <= _DEPTH else None
         if caller is not None:
             bound = _find_binder(program, end.place.file, caller.node, depth + 1)
             if bound == "somewhere":

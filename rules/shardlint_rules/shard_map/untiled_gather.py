@@ -6,15 +6,15 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import lookup, readers
+from shardlint.model.reach import find_binding_reads, lookup_bindings
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 # What asks whether a value is an array at all.
-_KINDS = regex(r"isinstance|hasattr|callable|is_(?:\w+_)?(?:array|tracer|leaf|number|scalar)(?:_like)?$")
+_KINDS = compile_lazily(r"isinstance|hasattr|callable|is_(?:\w+_)?(?:array|tracer|leaf|number|scalar)(?:_like)?$")
 # What puts back the dimension that an untiled psum_scatter takes.
 _ARRANGES = ("reshape", "rearrange", "expand_dims", "collapse", "concatenate", "broadcast_to")
 
@@ -69,7 +69,7 @@ class UntiledGather(Rule):
     def report_gather(self, site: Site) -> Finding | None:
         """A gather without `tiled` whose result is used as one with it."""
         node = _find_untiled(site)
-        if node is None or not _or_itself(site, node):
+        if node is None or not _may_return_unchanged(site, node):
             return None
         return site.finding(
             site.call,
@@ -111,10 +111,10 @@ def _is_arranged_by_device(site: Site, node: ast.expr) -> bool:
     """Return whether the scattered array got a dimension for the devices: it was reshaped to many, or counts them."""
     shown: list[ast.expr] = [node]
     if isinstance(node, ast.Name):
-        bindings, _ = lookup(site.file, node, node.id)
+        bindings, _ = lookup_bindings(site.file, node, node.id)
         shown += [one.value for one in bindings if one.value is not None]
     for one in shown:
-        for call in walk(one):
+        for call in walk_nodes(one):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
                 continue
             if call.func.attr in ("arange", "expand_dims", "stack"):
@@ -126,40 +126,40 @@ def _is_arranged_by_device(site: Site, node: ast.expr) -> bool:
     return False
 
 
-def _or_itself(site: Site, node: ast.expr) -> bool:
+def _may_return_unchanged(site: Site, node: ast.expr) -> bool:
     """Return whether the gathered array is returned unchanged on another path to the same place."""
     parent, written = site.file.parent(site.call), site.text(node)
     if isinstance(parent, ast.IfExp):
         other = parent.orelse if parent.body is site.call else parent.body
-        return site.text(other) == written and not _of_kind(parent.test, written)
-    scope = site.scope.function()
+        return site.text(other) == written and not _is_type_test(parent.test, written)
+    scope = site.scope.enclosing_function()
     if not isinstance(parent, ast.Return) or scope is None or not isinstance(node, ast.Name):
         return False
     if len(site.file.bindings(scope, node.id)) != 1:
         return False
-    returns = [one for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
+    returns = [one for one in site.file.walk_scope(scope).returns if isinstance(one, ast.Return)]
     itself = [one for one in returns if isinstance(one.value, ast.Name) and one.value.id == node.id]
-    return bool(itself) and not any(_asks_kind(site, one, node.id) for one in (*itself, parent))
+    return bool(itself) and not any(_is_under_type_test(site, one, node.id) for one in (*itself, parent))
 
 
-def _asks_kind(site: Site, statement: ast.Return, name: str) -> bool:
+def _is_under_type_test(site: Site, statement: ast.Return, name: str) -> bool:
     """Return whether a `return` is under a test of a value's type. On the other path the value is no array."""
-    return any(isinstance(one, ast.If) and _of_kind(one.test, name) for one in site.file.ancestors(statement))
+    return any(isinstance(one, ast.If) and _is_type_test(one.test, name) for one in site.file.ancestors(statement))
 
 
-def _of_kind(test: ast.expr, name: str) -> bool:
-    calls = [one for one in walk(test) if isinstance(one, ast.Call) and one.args]
+def _is_type_test(test: ast.expr, name: str) -> bool:
+    calls = [one for one in walk_nodes(test) if isinstance(one, ast.Call) and one.args]
     return any(_KINDS.match(last_name(one.func)) and ast.unparse(one.args[0]) == name for one in calls)
 
 
 def _is_arranged_later(site: Site) -> bool:
     """Return whether the function restores the removed dimension, or passes the result to code that may."""
     parent = site.file.parent(site.call)
-    if parent is None or isinstance(parent, ast.Subscript | ast.Attribute) or site.scope.function() is None:
+    if parent is None or isinstance(parent, ast.Subscript | ast.Attribute) or site.scope.enclosing_function() is None:
         return True
-    names = walk(parent) if isinstance(parent, ast.Assign) else ()
+    names = walk_nodes(parent) if isinstance(parent, ast.Assign) else ()
     targets = [one for one in names if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
-    outer = [site.file.parent(use) for target in targets for use, _ in readers(site.file, target)]
+    outer = [site.file.parent(use) for target in targets for use, _ in find_binding_reads(site.file, target)]
     return any(
         isinstance(one, ast.Subscript)
         or (isinstance(one, ast.Attribute) and one.attr in _ARRANGES)

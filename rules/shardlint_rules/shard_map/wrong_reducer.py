@@ -168,15 +168,15 @@ def _quote_operand(site: Site) -> str:
     """The first argument of the collective, as code; "" if it is long."""
     place = (site.violation.place, *site.violation.inside)[-1]
     given = place.node.args[0] if isinstance(place.node, ast.Call) and place.node.args else None
-    text = place.file.text(given) if given is not None else ""
+    text = place.file.source_text(given) if given is not None else ""
     return f" `{text}`" if 0 < len(text) <= _LONGEST_SHOWN and "\n" not in text else ""
 
 
 def _is_logged(place: Place) -> bool:
     """True if a reduction takes a dictionary of figures, in a function that also computes gradients."""
     file, call = place.file, place.node
-    function = file.home(call).function()
+    function = file.evaluation_scope(call).enclosing_function()
     given = call.args[0] if isinstance(call, ast.Call) and call.args else None
     if function is None or given is None or not isinstance(settled_expression(file, given), ast.Dict):
         return False
-    return any("grad" in last_name(one.func) for one in file.walked(function).calls)
+    return any("grad" in last_name(one.func) for one in file.walk_scope(function).calls)

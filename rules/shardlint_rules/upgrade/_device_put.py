@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.rules_api.imports import spell_short
+from shardlint.rules_api.imports import spell_bare_names
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade._positional import NEW
-from shardlint_rules.upgrade.elsewhere import taken_elsewhere
-from shardlint_rules.upgrade.places import references_to
+from shardlint_rules.upgrade.elsewhere import is_used_elsewhere
+from shardlint_rules.upgrade.places import find_references
 
 NAMES = ("jax.device_put_sharded", "jax.device_put_replicated")
 
@@ -18,7 +18,7 @@ def fix_device_put(site: Site, name: str) -> Fix | str:
     """The fix of all the calls in the file; or why there is none."""
     edits: list[Edit] = []
     drops: set[str] = set()
-    for node in references_to(site.program, site.file, name):
+    for node in find_references(site.program, site.file, name):
         call = site.file.parent(node)
         if not isinstance(call, ast.Call) or call.func is not node:
             return f"line {node.lineno} passes it on without calling it"
@@ -30,7 +30,7 @@ def fix_device_put(site: Site, name: str) -> Fix | str:
         edits += new
         if isinstance(node, ast.Name):
             drops.add(node.id)
-    if any(taken_elsewhere(site, local) for local in drops):
+    if any(is_used_elsewhere(site, local) for local in drops):
         return "another file imports the name from here"
     if not edits:
         return "the file does not call it"
@@ -63,7 +63,7 @@ def _rewrite_device_put_call(site: Site, call: ast.Call, name: str) -> list[Edit
     numpy = spell_name("numpy.array").rpartition(".")[0]
     if not numpy:
         return "numpy has no module name in this file"
-    names, imports = spell_short(site.program, site.file, call, NEW)
+    names, imports = spell_bare_names(site.program, site.file, call, NEW)
     edits += imports
     new_mesh, named, spec = names.values()
     sharding = f'{named}({new_mesh}({numpy}.array({devices}), ("devices",)), {spec}("devices"))'

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
-from shardlint.rules_api.imports import spell_short
+from shardlint.rules_api.imports import spell_bare_names
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.upgrade.elsewhere import taken_elsewhere
+from shardlint_rules.upgrade.elsewhere import is_used_elsewhere
 
 NAME = "jax.sharding.PositionalSharding"
 NEW = {
@@ -55,12 +55,12 @@ class Rewriter:
         self.drops: set[str] = set()
         self.names: dict[str, str] = {}
 
-    def run(self) -> str:
+    def collect_edits(self) -> str:
         """Collect the edits; why there are none."""
         try:
             for node in self._class_mentions():
                 if not self.names:
-                    self.names, imports = spell_short(self.site.program, self.site.file, node, NEW)
+                    self.names, imports = spell_bare_names(self.site.program, self.site.file, node, NEW)
                     self.edits += imports
                 self._rewrite_class_call(node)
         except _Refused as refused:
@@ -70,18 +70,18 @@ class Rewriter:
     def _class_mentions(self) -> Iterator[ast.expr]:
         file = self.site.file
         words = ["PositionalSharding"]
-        for node in file.mentions(words[0]):
+        for node in file.find_mentions(words[0]):
             if isinstance(node, ast.alias):
                 words.append(node.asname or node.name)
                 self.drops.add(node.asname or node.name)
         for word in dict.fromkeys(words):
-            for node in file.mentions(word):
+            for node in file.find_mentions(word):
                 if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
                     if any(
                         isinstance(one, Api) and one.written == NAME for one in options(self.site.value(node))
                     ):
                         yield node
-        if self.drops and any(taken_elsewhere(self.site, name) for name in self.drops):
+        if self.drops and any(is_used_elsewhere(self.site, name) for name in self.drops):
             raise _Refused("another file imports the name from here")
 
     def _rewrite_class_call(self, node: ast.expr) -> None:
@@ -214,7 +214,7 @@ class Rewriter:
         if name is None:
             return True
         file = callee.place.file
-        for one in file.mentions(name):
+        for one in file.find_mentions(name):
             use = file.parent(one)
             if isinstance(use, ast.Attribute) and use.attr in _ITS_OWN and callee.node in file.ancestors(one):
                 return True
@@ -226,12 +226,12 @@ class Rewriter:
         file = self.site.file
         if len(statement.targets) != 1 or not isinstance(target, ast.Name):
             raise _Refused(f"line {statement.lineno} stores it where shardlint does not follow")
-        if file.home(target).kind == "module" and taken_elsewhere(self.site, target.id):
+        if file.evaluation_scope(target).kind == "module" and is_used_elsewhere(self.site, target.id):
             raise _Refused(f"another file imports `{target.id}` from here")
-        for node in file.mentions(target.id):
+        for node in file.find_mentions(target.id):
             if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
                 continue
-            bindings, _ = lookup(file, node, target.id)
+            bindings, _ = lookup_bindings(file, node, target.id)
             if not any(binding.node is target for binding in bindings):
                 continue
             if len(bindings) > 1:
@@ -271,7 +271,7 @@ class Rewriter:
 def fix_positional_sharding(site: Site) -> Fix | str:
     """The fix of all that the file does with PositionalSharding; or why there is none."""
     rewriter = Rewriter(site)
-    why = rewriter.run()
+    why = rewriter.collect_edits()
     if why:
         return why
     edits = list(dict.fromkeys(rewriter.edits))

@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint.syntax.enclosing import block_of
+from shardlint.syntax.enclosing import enclosing_block
 from shardlint_rules.mesh.host import runs_on_the_host
-from shardlint_rules.upgrade.elsewhere import taken_elsewhere
-from shardlint_rules.upgrade.places import references_to
+from shardlint_rules.upgrade.elsewhere import is_used_elsewhere
+from shardlint_rules.upgrade.places import find_references
 
 OLD = (
     "jax.interpreters.pxla.thread_resources",
@@ -36,10 +36,10 @@ _NAMED = "jax.sharding.NamedSharding"
 
 def uses_of_thread_resources(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
     """Where a file refers to thread_resources, imports aside."""
-    return references_to(program, file, *OLD)
+    return find_references(program, file, *OLD)
 
 
-def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
+def edits_for_new_context(site: Site, node: ast.expr) -> list[Edit] | str:
     """Edits that ask for the mesh of jax.set_mesh; or why they are not made."""
     env = site.file.parent(node)
     if isinstance(env, ast.Assign) and env.value is node:
@@ -58,21 +58,21 @@ def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
         if isinstance(new, str):
             return new
         edits += new
-    gone = _line_of(site, kept)
+    gone = _remove_whole_line(site, kept)
     return [*edits, gone] if gone is not None else _OTHERWISE
 
 
 def _rewrite_named_resources(site: Site, statement: ast.Assign) -> list[Edit] | str:
     """The same for `resources = pxla.thread_resources`, and `resources.env.physical_mesh` below."""
     target = statement.targets[0]
-    if len(statement.targets) != 1 or not isinstance(target, ast.Name) or taken_elsewhere(site, target.id):
+    if len(statement.targets) != 1 or not isinstance(target, ast.Name) or is_used_elsewhere(site, target.id):
         return _OTHERWISE
-    scope = site.file.home(target)
+    scope = site.file.evaluation_scope(target)
     if scope.kind == "class" or len(site.file.bindings(scope, target.id)) > 1:
         return _OTHERWISE
     edits: list[Edit] = []
-    for use in site.file.mentions(target.id):
-        if not isinstance(use, ast.Name) or lookup(site.file, use, target.id)[1] is not scope or use is target:
+    for use in site.file.find_mentions(target.id):
+        if not isinstance(use, ast.Name) or lookup_bindings(site.file, use, target.id)[1] is not scope or use is target:
             continue
         env = site.file.parent(use)
         if not isinstance(env, ast.Attribute) or env.attr != "env":
@@ -81,7 +81,7 @@ def _rewrite_named_resources(site: Site, statement: ast.Assign) -> list[Edit] | 
         if isinstance(new, str):
             return new
         edits += new
-    gone = _line_of(site, statement)
+    gone = _remove_whole_line(site, statement)
     return [*edits, gone] if edits and gone is not None else _OTHERWISE
 
 
@@ -127,7 +127,7 @@ def _devices_shape_read(site: Site, read: ast.expr) -> ast.Attribute | None:
 
 def _answered_by_callers(site: Site, read: ast.expr, depth: int = _CALLS) -> bool:
     """Return whether a function returns the read, and all uses of its result in its callers work."""
-    function = site.file.home(read).function()
+    function = site.file.evaluation_scope(read).enclosing_function()
     node = function.node if function is not None else None
     if not isinstance(site.file.parent(read), ast.Return) or not isinstance(node, ast.FunctionDef) or not depth:
         return False
@@ -149,15 +149,15 @@ def _answered_by_callers(site: Site, read: ast.expr, depth: int = _CALLS) -> boo
     return bool(ends)
 
 
-def _line_of(site: Site, statement: ast.stmt) -> Edit | None:
+def _remove_whole_line(site: Site, statement: ast.stmt) -> Edit | None:
     """The edit that takes a statement and its line away; None where it shares the line."""
     source = site.file.source
-    start, end = source.line_starts[statement.lineno - 1], site.file.span(statement)[1]
+    start, end = source.line_starts[statement.lineno - 1], site.file.character_span(statement)[1]
     last = statement.end_lineno or statement.lineno
     stop = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
-    if source.text[start : site.file.span(statement)[0]].strip() or source.text[end:stop].strip():
+    if source.text[start : site.file.character_span(statement)[0]].strip() or source.text[end:stop].strip():
         return None
-    if block_of(site.file, statement) == [statement]:
+    if enclosing_block(site.file, statement) == [statement]:
         return None
     return Edit(start, stop, "")
 
@@ -170,14 +170,14 @@ def _reads_of_mesh(site: Site, mesh: ast.expr) -> list[ast.expr] | None:
     target = parent.targets[0]
     if len(parent.targets) != 1 or not isinstance(target, ast.Name):
         return None
-    scope = site.file.home(target)
+    scope = site.file.evaluation_scope(target)
     if scope.kind != "function" or target.id in scope.outer_names:
         return None
     reads: list[ast.expr] = []
-    for node in site.file.mentions(target.id):
+    for node in site.file.find_mentions(target.id):
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
-        bindings, _ = lookup(site.file, node, target.id)
+        bindings, _ = lookup_bindings(site.file, node, target.id)
         if any(binding.node is target for binding in bindings):
             if len(bindings) > 1:
                 return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from shardlint.config.versions import show
+from shardlint.config.versions import format_release
 from shardlint.rules_api.rule import Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade import ambient, joint, pjit
-from shardlint_rules.upgrade.places import use_of
-from shardlint_rules.upgrade.renaming import fix_renaming, why_kept
+from shardlint_rules.upgrade.places import find_use
+from shardlint_rules.upgrade.renaming import fix_renaming, reason_not_fixed
 from shardlint_rules.upgrade.table import Name, trigger_names
 
 
@@ -45,21 +45,21 @@ class ApiDeprecated(Rule):
     @detector("name", "import")
     def report_use(self, site: Site) -> Finding | None:
         """A use of a deprecated name."""
-        use = use_of(site, "deprecated")
+        use = find_use(site, "deprecated")
         if use is None:
             return None
         assert use.entry.deprecated is not None
         name = use.dotted if use.entry.kind == "namespace" else use.entry.name
         fix, kept = fix_renaming(site, use), ""
         if fix is None and use.entry.name in (pjit.NAME, *ambient.OLD):
-            moved = joint.carried(site)
+            moved = joint.make_joint_fix(site)
             fix, kept = (None, moved) if isinstance(moved, str) else (moved, "")
         elif fix is None:
-            kept = why_kept(site, use)
+            kept = reason_not_fixed(site, use)
         return site.finding(
             use.node,
-            f"`{name}` {_describe_removal(use.entry, show(use.entry.deprecated))}.",
-            help=use.entry.advice,
+            f"`{name}` {_describe_removal(use.entry, format_release(use.entry.deprecated))}.",
+            help=use.entry.replacement_advice,
             fix=fix,
             kept=kept,
         )
@@ -67,6 +67,6 @@ class ApiDeprecated(Rule):
 
 def _describe_removal(entry: Name, since: str) -> str:
     if entry.removed is not None:
-        return f"raises from jax {show(entry.removed)} on, and is deprecated since jax {since}"
+        return f"raises from jax {format_release(entry.removed)} on, and is deprecated since jax {since}"
     warns = not entry.silent and entry.kind != "namespace"
     return f"is deprecated since jax {since}{' and prints a warning' if warns else ''}"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.config.versions import show
+from shardlint.config.versions import format_release
 from shardlint.model.values import Constant
 from shardlint.rewrite.unused import without_lines
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade import _device_put, _positional, ambient, joint
-from shardlint_rules.upgrade.places import Use, certainty_of_use, in_a_bridge, use_of
-from shardlint_rules.upgrade.renaming import fix_renaming, why_kept
-from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, trigger_names
+from shardlint_rules.upgrade.places import Use, certainty_of_use, find_use, is_compatibility_layer
+from shardlint_rules.upgrade.renaming import fix_renaming, reason_not_fixed
+from shardlint_rules.upgrade.table import OPTIONS, Name, read_table, removed_config_options, trigger_names
 
 
 class ApiRemoved(Rule):
@@ -51,29 +51,29 @@ class ApiRemoved(Rule):
     harm = Harm.REMOVED
     triggers = (
         Uses(*trigger_names("removed")),
-        Calls("jax.config.update", "jax.config.config.update", file_says=options_gone()),
+        Calls("jax.config.update", "jax.config.config.update", file_says=removed_config_options()),
     )
     fixes = "both"
 
     @detector("name", "import")
     def report_name(self, site: Site) -> Finding | None:
         """A use of a name that is not there."""
-        use = use_of(site, "removed", "not yet")
+        use = find_use(site, "removed", "not yet")
         if use is None:
             return None
-        if use.entry.state(site.target("jax")) == "not yet":
-            return self._not_yet(site, use)
+        if use.entry.state_on(site.target("jax")) == "not yet":
+            return self._report_not_yet_available(site, use)
         assert use.entry.removed is not None
-        gone = f"jax {show(use.entry.removed)}"
-        error = use.error(site.target("jax"))
+        gone = f"jax {format_release(use.entry.removed)}"
+        error = use.error_on_release(site.target("jax"))
         fix, kept = fix_renaming(site, use), ""
         if fix is None:
             fix, kept = fix_removed_name(site, use)
-            kept = kept or why_kept(site, use) if fix is None else ""
+            kept = kept or reason_not_fixed(site, use) if fix is None else ""
         return site.finding(
             use.node,
             f"On {site.release('jax')} this raises {error}: {gone} removed `{use.entry.name}`.",
-            help=use.entry.advice,
+            help=use.entry.replacement_advice,
             fix=fix,
             kept=kept,
             certainty=certainty_of_use(site, use),
@@ -86,19 +86,19 @@ class ApiRemoved(Rule):
         value = site.value(given) if given is not None else None
         if given is None or not isinstance(value, Constant) or site.guarded:
             return None
-        entry = table().names.get(f"{OPTIONS}.{value.value}")
-        if entry is None or entry.state(site.target("jax")) != "removed" or in_a_bridge(site):
+        entry = read_table().names.get(f"{OPTIONS}.{value.value}")
+        if entry is None or entry.state_on(site.target("jax")) != "removed" or is_compatibility_layer(site):
             return None
         assert entry.removed is not None
         return site.finding(
             given,
             f"On {site.release('jax')} this raises AttributeError: "
-            f"jax {show(entry.removed)} removed the option `{value.value}`.",
-            help=entry.advice,
-            fix=self._left_out(site, entry),
+            f"jax {format_release(entry.removed)} removed the option `{value.value}`.",
+            help=entry.replacement_advice,
+            fix=self._fix_by_removal(site, entry),
         )
 
-    def _left_out(self, site: Site, entry: Name) -> Fix | None:
+    def _fix_by_removal(self, site: Site, entry: Name) -> Fix | None:
         """Without the statement, where it asks for what later releases always do."""
         statement = site.file.parent(site.call)
         value = site.value(site.call.args[1]) if len(site.call.args) == 2 else None
@@ -110,13 +110,13 @@ class ApiRemoved(Rule):
         edit = site.replace(statement, "pass") if alone else without_lines(site.file, statement)
         return site.fix(Safety.SAFE, "remove it: this is what the release does", [edit])
 
-    def _not_yet(self, site: Site, use: Use) -> Finding | None:
+    def _report_not_yet_available(self, site: Site, use: Use) -> Finding | None:
         if not use.entry.awaited:
             return None
         assert use.entry.introduced is not None
         source = site.targets.found["jax"].source
-        since = show(use.entry.introduced)
-        error = use.error(site.target("jax"))
+        since = format_release(use.entry.introduced)
+        error = use.error_on_release(site.target("jax"))
         module, _, last = use.entry.name.rpartition(".")
         return site.finding(
             use.node,
@@ -134,7 +134,7 @@ def fix_removed_name(site: Site, use: Use) -> tuple[Fix | None, str]:
     elif name in _device_put.NAMES:
         made = _device_put.fix_device_put(site, name)
     elif name in ambient.OLD:
-        made = joint.carried(site)
+        made = joint.make_joint_fix(site)
     else:
         return None, ""
     return (None, made) if isinstance(made, str) else (made, "")

@@ -21,7 +21,7 @@ from shardlint.rules_api.rule import (
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.upgrade.arrays import Shown, shown_as_array
-from shardlint_rules.upgrade.places import in_a_bridge
+from shardlint_rules.upgrade.places import is_compatibility_layer
 
 _INSTEAD = {
     "device": "`x.devices()` for the set of devices, or `x.device` for an array on one device",
@@ -76,16 +76,16 @@ class ArrayAttributeRemoved(Rule):
         """A call of a method that arrays or shardings do not have."""
         node = site.call.func
         if isinstance(node, ast.Attribute) and node.attr == _WITH_SPEC:
-            return self._with_spec(site, node)
+            return self._report_with_spec(site, node)
         return self.report_attribute(site) if not site.call.args and not site.call.keywords else None
 
     @detector("attribute")
     def report_attribute(self, site: Site) -> Finding | None:
         """A read of an attribute that arrays do not have."""
         node = site.syntax.func if isinstance(site.syntax, ast.Call) else site.syntax
-        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or in_a_bridge(site):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or is_compatibility_layer(site):
             return None
-        shown = shown_as_array(site, node.value) or self._by_name(site, node)
+        shown = shown_as_array(site, node.value) or self._evidence_by_name(site, node)
         if shown is None:
             return None
         return site.finding(
@@ -98,9 +98,9 @@ class ArrayAttributeRemoved(Rule):
             why=shown.why,
         )
 
-    def _with_spec(self, site: Site, node: ast.Attribute) -> Finding | None:
+    def _report_with_spec(self, site: Site, node: ast.Attribute) -> Finding | None:
         """`sharding.with_spec(spec)`: of what is a sharding, or is called one."""
-        if in_a_bridge(site) or site.allows("jax", "<0.6.2") or len(site.call.args) != 1:
+        if is_compatibility_layer(site) or site.allows("jax", "<0.6.2") or len(site.call.args) != 1:
             return None
         shown = _shown_as_sharding(site, node.value)
         if shown is None or site.call.keywords:
@@ -115,9 +115,9 @@ class ArrayAttributeRemoved(Rule):
             why=shown.why,
         )
 
-    def _by_name(self, site: Site, node: ast.Attribute) -> Shown | None:
+    def _evidence_by_name(self, site: Site, node: ast.Attribute) -> Shown | None:
         """A name that only arrays of jax have had, unless the project has its own."""
-        own = site.program.project.holding(site.file.path, (f"(?:)(?:self\\.|def ){node.attr}\\b",))
+        own = site.program.project.files_holding(site.file.path, (f"(?:)(?:self\\.|def ){node.attr}\\b",))
         if node.attr == "device" or any(True for _ in own) or _is_own(node.value):
             return None
         return Shown("array-attribute", "no class of the project has an attribute with this name")
@@ -146,7 +146,7 @@ def _shown_as_sharding(site: Site, node: ast.expr) -> Shown | None:
         return Shown()
     if isinstance(node, ast.Attribute) and node.attr == "sharding":
         return shown_as_array(site, node.value) or Shown("sharding-of-value", "it is the `.sharding` of a value")
-    own = site.program.project.holding(site.file.path, (f"def {_WITH_SPEC}",))
+    own = site.program.project.files_holding(site.file.path, (f"def {_WITH_SPEC}",))
     if "sharding" not in last_name(node).lower() or any(True for _ in own):
         return None
     return Shown("called-sharding", f"the project defines no `{_WITH_SPEC}` of its own")

@@ -73,14 +73,14 @@ def _part_of_array(file: FileFacts, node: ast.expr, depth: int = 3) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr == "data" and _is_shard(file, node.value)
     if isinstance(node, ast.Subscript):
-        return _all_arrays(file, node.value, depth)
+        return _is_list_of_arrays(file, node.value, depth)
     if isinstance(node, ast.Name):
-        over = _gone_through(file, node)
-        return over is not None and _all_arrays(file, over, depth)
+        over = _iterated_expression(file, node)
+        return over is not None and _is_list_of_arrays(file, over, depth)
     return False
 
 
-def _all_arrays(file: FileFacts, node: ast.expr, depth: int) -> bool:
+def _is_list_of_arrays(file: FileFacts, node: ast.expr, depth: int) -> bool:
     """Return whether an expression is a list of the arrays on single devices."""
     if depth == 0:
         return False
@@ -90,18 +90,18 @@ def _all_arrays(file: FileFacts, node: ast.expr, depth: int) -> bool:
         return _part_of_array(file, node.elt, depth - 1)
     if isinstance(node, ast.Name):
         value = _single_assigned_value(file, node)
-        return value is not None and _all_arrays(file, value, depth - 1)
+        return value is not None and _is_list_of_arrays(file, value, depth - 1)
     return False
 
 
 def _is_shard(file: FileFacts, node: ast.expr) -> bool:
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr in _SHARDS
-    over = _gone_through(file, node) if isinstance(node, ast.Name) else None
+    over = _iterated_expression(file, node) if isinstance(node, ast.Name) else None
     return isinstance(over, ast.Attribute) and over.attr in _SHARDS
 
 
-def _gone_through(file: FileFacts, name: ast.Name) -> ast.expr | None:
+def _iterated_expression(file: FileFacts, name: ast.Name) -> ast.expr | None:
     """Return the iterable of the loop or comprehension of which a name is the variable."""
     inner: ast.AST = name
     for outer in file.ancestors(name):
@@ -123,7 +123,7 @@ def _gone_through(file: FileFacts, name: ast.Name) -> ast.expr | None:
 
 def _single_assigned_value(file: FileFacts, name: ast.Name) -> ast.expr | None:
     """The one expression a local name is bound to."""
-    for scope in file.home(name).outward():
+    for scope in file.evaluation_scope(name).enclosing_scopes():
         bindings = file.bindings(scope, name.id)
         if bindings:
             return bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
@@ -132,12 +132,12 @@ def _single_assigned_value(file: FileFacts, name: ast.Name) -> ast.expr | None:
 
 def _is_asserted_array(site: Site, node: ast.expr) -> bool:
     """`assert isinstance(x, jax.Array)` before it, or `if isinstance(x, jax.Array):` around it."""
-    function = site.file.home(node).function()
+    function = site.file.evaluation_scope(node).enclosing_function()
     if not isinstance(node, ast.Name) or function is None:
         return False
     tests = [
         statement.test
-        for statement in function.body
+        for statement in function.body_statements
         if isinstance(statement, ast.Assert) and statement.lineno < node.lineno
     ]
     inner: ast.AST = node

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 
 from shardlint.rewrite.unused import without_lines
-from shardlint.rules_api.import_order import one_a_line, place_beside, with_name
+from shardlint.rules_api.import_order import add_imported_name, one_a_line, replacement_import_line
 from shardlint.rules_api.rule import Edit
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
 
-_FROM = regex(r"from\s+(?P<module>[\w.]+)\s+import\b")
+_FROM = compile_lazily(r"from\s+(?P<module>[\w.]+)\s+import\b")
 
 
 def move_import(file: FileFacts, alias: ast.alias, new: str, local: str) -> list[Edit]:
@@ -30,32 +30,32 @@ def move_import(file: FileFacts, alias: ast.alias, new: str, local: str) -> list
         and not (alone and _shares_line(file, statement))
         and (there or not one_a_line(file, module))
     ):
-        joined = [] if there else with_name(file, other, text)
+        joined = [] if there else add_imported_name(file, other, text)
         return [*joined, without_lines(file, statement) if alone else _remove_alias(file, statement, alias)]
     written = f"from {module} import {text}"
-    place = None if alone and _shares_line(file, statement) else place_beside(file, statement, written)
-    line_start = file.source.offset(statement.lineno, 0)
-    own = range(line_start, file.span(statement)[1] + 3)  # its lines, and where the next one begins
+    place = None if alone and _shares_line(file, statement) else replacement_import_line(file, statement, written)
+    line_start = file.source.offset_of(statement.lineno, 0)
+    own = range(line_start, file.character_span(statement)[1] + 3)  # its lines, and where the next one begins
     if place is not None and not (alone and place in own):
-        added = Edit(place, place, written + file.source.newline)
+        added = Edit(place, place, written + file.source.common_newline)
         return [added, without_lines(file, statement) if alone else _remove_alias(file, statement, alias)]
     if alone:
-        start, _ = file.span(statement)
-        match = _FROM.match(file.text(statement))
+        start, _ = file.character_span(statement)
+        match = _FROM.match(file.source_text(statement))
         if match is None:
             return []
         return [
             Edit(start + match.start("module"), start + match.end("module"), module),
-            Edit(*file.span(alias), text),
+            Edit(*file.character_span(alias), text),
         ]
-    start, _ = file.span(statement)
+    start, _ = file.character_span(statement)
     indent = file.source.text[line_start:start]
     if indent.strip():
         return []  # it shares its line with another statement
     starts, line = file.source.line_starts, statement.end_lineno or statement.lineno
     follows = module > (statement.module or "") and line < len(starts)  # as people who sort would have it
     at = starts[line] if follows else line_start
-    return [Edit(at, at, f"{indent}{written}{file.source.newline}"), _remove_alias(file, statement, alias)]
+    return [Edit(at, at, f"{indent}{written}{file.source.common_newline}"), _remove_alias(file, statement, alias)]
 
 
 def _existing_import(file: FileFacts, statement: ast.ImportFrom, module: str) -> ast.ImportFrom | None:
@@ -77,17 +77,17 @@ def _existing_import(file: FileFacts, statement: ast.ImportFrom, module: str) ->
 
 def _remove_alias(file: FileFacts, statement: ast.ImportFrom, alias: ast.alias) -> Edit:
     index = statement.names.index(alias)
-    start, end = file.span(alias)
+    start, end = file.character_span(alias)
     if index + 1 < len(statement.names):
-        return Edit(start, file.span(statement.names[index + 1])[0], "")
-    return Edit(file.span(statement.names[index - 1])[1], end, "")
+        return Edit(start, file.character_span(statement.names[index + 1])[0], "")
+    return Edit(file.character_span(statement.names[index - 1])[1], end, "")
 
 
 def _shares_line(file: FileFacts, statement: ast.stmt) -> bool:
     """Return whether a comment or another statement shares the line, which must stay when the import is removed."""
-    before = file.source.text[file.source.offset(statement.lineno, 0) : file.span(statement)[0]]
+    before = file.source.text[file.source.offset_of(statement.lineno, 0) : file.character_span(statement)[0]]
     line = statement.end_lineno or statement.lineno
-    end = file.span(statement)[1]
+    end = file.character_span(statement)[1]
     starts = file.source.line_starts
     after = file.source.text[end : starts[line] if line < len(starts) else len(file.source.text)]
-    return bool(before.strip() or after.strip()) or "#" in file.text(statement)
+    return bool(before.strip() or after.strip()) or "#" in file.source_text(statement)

@@ -13,7 +13,7 @@ from dataclasses import field
 from pathlib import Path
 
 from shardlint.model import Program
-from shardlint.model.guards import expected_to_fail, guarded
+from shardlint.model.guards import expected_to_fail, is_release_guarded
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import Api, CallResult, Place, options
@@ -21,11 +21,17 @@ from shardlint.rules_api.rule import TOGETHER, Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import children
-from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, surely_a_mesh
+from shardlint.syntax.nodes import child_nodes
+from shardlint_rules.mesh.legacy import (
+    entered_meshes,
+    libraries_of_old_context,
+    reason_to_keep,
+    set_instead,
+    surely_a_mesh,
+)
 from shardlint_rules.upgrade import ambient, pjit
-from shardlint_rules.upgrade.elsewhere import taken_elsewhere
-from shardlint_rules.upgrade.readers import by_hand as entered_by_hand
+from shardlint_rules.upgrade.elsewhere import is_used_elsewhere
+from shardlint_rules.upgrade.readers import manual_mesh_entries as entered_by_hand
 from shardlint_rules.upgrade.readers import renamed_pjit_imports, sets_a_mesh
 
 # Where any of it may stand. A docstring costs a parse and no more.
@@ -49,7 +55,7 @@ class Obstacle:
     line: int
     why: str
 
-    def shown(self, here: Path) -> str:
+    def describe_with_place(self, here: Path) -> str:
         """With its place, as people say it."""
         if self.path is None:
             return self.why
@@ -72,7 +78,7 @@ class Plan:
     files: list[Path] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
 
-    def add(self, part: Plan) -> None:
+    def add_file_part(self, part: Plan) -> None:
         """Count in what one file has of it."""
         self.contexts += part.contexts
         self.moved = self.moved or part.moved
@@ -82,12 +88,12 @@ class Plan:
         self.obstacles += part.obstacles
 
     @property
-    def moves(self) -> bool:
+    def can_move(self) -> bool:
         """True if there is something to move, and all of it can."""
-        return self.entered and self.readers > 0 and not self.obstacles
+        return self.enters_mesh and self.readers > 0 and not self.obstacles
 
     @property
-    def entered(self) -> bool:
+    def enters_mesh(self) -> bool:
         """True if the project enters a mesh, the old way or the new one."""
         return self.contexts > 0 or self.moved
 
@@ -119,12 +125,12 @@ def joint_plan(site: Site) -> Plan:
 def _plan_joint_move(site: Site) -> Plan:
     found = Plan()
     parts: dict[Path, _Part] = {}
-    for file in site.program.project.holding(site.file.path, _WHERE, joined=True):
+    for file in site.program.project.files_holding(site.file.path, _WHERE, joined=True):
         if file is None:
             found.unsure = True
             continue
         part = parts[file.path] = _plan_for_file(site, file)
-        found.add(part.plan)
+        found.add_file_part(part.plan)
     if found.unsure:
         found.obstacles += _unsearched_files(site)
     entering = [path for path in found.files if parts[path].plan.contexts]
@@ -132,7 +138,7 @@ def _plan_joint_move(site: Site) -> Plan:
     beside = {
         other
         for path in (entering if any(part.mapped for part in parts.values()) else ())
-        for other in site.program.project.saying(path, ("shard_map",))
+        for other in site.program.project.paths_holding(path, ("shard_map",))
     }
     found.obstacles += (
         Obstacle(path, call.line, _OTHER_MESH)
@@ -140,13 +146,13 @@ def _plan_joint_move(site: Site) -> Plan:
         for call, spots in (part.mapped if made and path in beside else ())
         if not spots & made
     )
-    found.obstacles += (Obstacle(None, 0, why) for why in libraries(site, joined=True))
+    found.obstacles += (Obstacle(None, 0, why) for why in libraries_of_old_context(site, joined=True))
     if found.contexts:
-        found.obstacles += (Obstacle(None, 0, why) for why in _not_deprecated(site))
+        found.obstacles += (Obstacle(None, 0, why) for why in _obstacles_by_release(site))
     return found
 
 
-def _not_deprecated(site: Site) -> list[str]:
+def _obstacles_by_release(site: Site) -> list[str]:
     return [] if site.allows("jax", _WARNS) else [f"on {site.release('jax')} `with mesh:` is not yet deprecated"]
 
 
@@ -156,28 +162,28 @@ def _enters_mesh(site: Site) -> bool:
 
 
 def _find_entry(site: Site) -> bool:
-    files = site.program.project.holding(site.file.path, _WHERE, joined=True)
-    return any(file is not None and any(True for _ in _moving_blocks(site, file)) for file in files)
+    files = site.program.project.files_holding(site.file.path, _WHERE, joined=True)
+    return any(file is not None and any(True for _ in _find_moving_blocks(site, file)) for file in files)
 
 
 def _unsearched_files(site: Site) -> Iterator[Obstacle]:
     """Yield the files that could not be searched."""
-    for path in site.program.project.unread(site.file.path, _WHERE, joined=True):
+    for path in site.program.project.unreadable_files(site.file.path, _WHERE, joined=True):
         yield Obstacle(path, 1, "this file cannot be parsed, and may enter or read a mesh")
 
 
 def _plan_for_file(site: Site, file: FileFacts) -> _Part:
     """Return the part of the plan in one file, which is the same for every asking file."""
-    return site.program.of_file(file, "joint plan", lambda: _make_file_plan(site, file))
+    return site.program.answer_for_file(file, "joint plan", lambda: _make_file_plan(site, file))
 
 
 def _make_file_plan(site: Site, file: FileFacts) -> _Part:
     part = _Part(Plan())
     _add_file(site, file, part.plan)
-    for _, item, _ in _moving_blocks(site, file):
-        part.made |= _made_at(site, file, item.context_expr)
-    for call in _shard_maps(site.program, file):
-        spots = _mapped_over(site, file, call)
+    for _, item, _ in _find_moving_blocks(site, file):
+        part.made |= _mesh_creation_places(site, file, item.context_expr)
+    for call in _find_shard_maps(site.program, file):
+        spots = _mesh_of_shard_map(site, file, call)
         if spots is not None:
             part.mapped.append((Place(file, call), spots))
     return part
@@ -186,25 +192,25 @@ def _make_file_plan(site: Site, file: FileFacts) -> _Part:
 def _add_file(site: Site, file: FileFacts, found: Plan) -> None:
     """Count in what a file enters and reads."""
     found.moved = found.moved or sets_a_mesh(site.program, file)
-    for what in _moving_blocks(site, file):
+    for what in _find_moving_blocks(site, file):
         found.contexts += 1
-        found.obstacles += _kept_block(_site_at_node(site, file, what[1].context_expr), what)
+        found.obstacles += _obstacles_of_block(_site_at_node(site, file, what[1].context_expr), what)
     for node in pjit.uses_of_pjit(site.program, file):
         found.readers += 1
-        found.obstacles += _kept_pjit(_site_at_node(site, file, node), node)
+        found.obstacles += _obstacles_of_pjit(_site_at_node(site, file, node), node)
     for alias in renamed_pjit_imports(file):
-        if alias.asname and taken_elsewhere(_site_at_node(site, file, alias), alias.asname):
+        if alias.asname and is_used_elsewhere(_site_at_node(site, file, alias), alias.asname):
             found.readers += 1
             found.obstacles.append(Obstacle(file.path, alias.lineno, _TAKEN))
     for node in ambient.uses_of_thread_resources(site.program, file):
         found.readers += 1
-        found.obstacles += _kept_read(_site_at_node(site, file, node), node)
+        found.obstacles += _obstacles_of_mesh_read(_site_at_node(site, file, node), node)
     for by_hand in entered_by_hand(site.program, file):
-        if any(_is_left_unchanged(file, part) for part in (by_hand, *children(by_hand))):
+        if any(_is_left_unchanged(file, part) for part in (by_hand, *child_nodes(by_hand))):
             continue  # `jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else mesh`
         found.unsure = True
         found.obstacles.append(Obstacle(file.path, by_hand.lineno, _BY_HAND))
-    parts = (_moving_blocks(site, file), _pjit_uses(site.program, file), _mesh_reads(site.program, file))
+    parts = (_find_moving_blocks(site, file), _pjit_uses(site.program, file), _mesh_reads(site.program, file))
     if any(True for part in parts for _ in part):
         found.files.append(file.path)
 
@@ -215,38 +221,38 @@ def _site_at_node(site: Site, file: FileFacts, node: ast.AST) -> Site:
 
 
 def _is_left_unchanged(file: FileFacts, node: ast.AST) -> bool:
-    return guarded(file, node) or expected_to_fail(file, node)
+    return is_release_guarded(file, node) or expected_to_fail(file, node)
 
 
 # with blocks
 
 
-def _moving_blocks(site: Site, file: FileFacts) -> Iterator[_Block]:
-    for what in entered(site.program, file):
+def _find_moving_blocks(site: Site, file: FileFacts) -> Iterator[_Block]:
+    for what in entered_meshes(site.program, file):
         if not _is_left_unchanged(file, what[1].context_expr):
             yield what
 
 
-def _kept_block(at: Site, block: _Block) -> Iterator[Obstacle]:
+def _obstacles_of_block(at: Site, block: _Block) -> Iterator[Obstacle]:
     statement, item, context = block
     node = item.context_expr
     text = f"`with {' '.join(at.text(node).split())}:`"
     if not surely_a_mesh(at.program, at.file, node):
         why = f"{text}: nothing shows that it is a mesh; annotate it as jax.sharding.Mesh"
         yield Obstacle(at.file.path, statement.lineno, why)
-    elif why := stays(at, statement, item, context):
+    elif why := reason_to_keep(at, statement, item, context):
         yield Obstacle(at.file.path, statement.lineno, f"{text}: {why}")
 
 
-def _made_at(site: Site, file: FileFacts, node: ast.expr) -> frozenset[_Spot]:
+def _mesh_creation_places(site: Site, file: FileFacts, node: ast.expr) -> frozenset[_Spot]:
     """Where the calls are that make a mesh."""
     value = site.program.followed(site.program.value(file, node))
     calls = [one.call.place for one in options(value) if isinstance(one, CallResult) and one.call is not None]
     return frozenset((one.file.path, one.line, getattr(one.node, "col_offset", 0)) for one in calls)
 
 
-def _shard_maps(program: Program, file: FileFacts) -> Iterator[ast.Call]:
-    for node in file.mentions("shard_map"):
+def _find_shard_maps(program: Program, file: FileFacts) -> Iterator[ast.Call]:
+    for node in file.find_mentions("shard_map"):
         call = file.parent(node)
         if isinstance(call, ast.Call) and call.func is node:
             if any(
@@ -256,7 +262,7 @@ def _shard_maps(program: Program, file: FileFacts) -> Iterator[ast.Call]:
                 yield call
 
 
-def _mapped_over(site: Site, file: FileFacts, call: ast.Call) -> frozenset[_Spot] | None:
+def _mesh_of_shard_map(site: Site, file: FileFacts, call: ast.Call) -> frozenset[_Spot] | None:
     """Where the mesh of a shard_map is made; None where that is not seen."""
     given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "mesh")]
     if not given:
@@ -264,40 +270,40 @@ def _mapped_over(site: Site, file: FileFacts, call: ast.Call) -> frozenset[_Spot
     made = options(site.program.value(file, given[0]))
     if not all(isinstance(one, CallResult) and one.api in MESH_MAKERS for one in made):
         return None
-    return _made_at(site, file, given[0])
+    return _mesh_creation_places(site, file, given[0])
 
 
 # what reads the mesh
 
 
-def _moving_nodes(file: FileFacts, nodes: Iterable[ast.expr]) -> Iterator[ast.expr]:
+def _filter_moving_nodes(file: FileFacts, nodes: Iterable[ast.expr]) -> Iterator[ast.expr]:
     return (node for node in nodes if not _is_left_unchanged(file, node))
 
 
 def _guard_obstacle(at: Site, node: ast.expr, what: str) -> Iterator[Obstacle]:
-    if guarded(at.file, node) and not expected_to_fail(at.file, node):
+    if is_release_guarded(at.file, node) and not expected_to_fail(at.file, node):
         yield Obstacle(at.file.path, node.lineno, f"{what} is chosen by a test of the jax release")
 
 
-def _kept_pjit(at: Site, node: ast.expr) -> Iterator[Obstacle]:
+def _obstacles_of_pjit(at: Site, node: ast.expr) -> Iterator[Obstacle]:
     if _is_left_unchanged(at.file, node):
         yield from _guard_obstacle(at, node, "pjit")
         return
-    why = pjit.as_jit(at, node, True)
+    why = pjit.edits_for_jit(at, node, True)
     if isinstance(why, str):
         yield Obstacle(at.file.path, node.lineno, f"pjit: {why}")
         return
     root = _root_name(node)
-    if root is not None and isinstance(node, ast.Name) and taken_elsewhere(at, root.id):
+    if root is not None and isinstance(node, ast.Name) and is_used_elsewhere(at, root.id):
         yield Obstacle(at.file.path, node.lineno, _TAKEN)
 
 
-def _kept_read(at: Site, node: ast.expr) -> Iterator[Obstacle]:
+def _obstacles_of_mesh_read(at: Site, node: ast.expr) -> Iterator[Obstacle]:
     if _is_left_unchanged(at.file, node):
         yield from _guard_obstacle(at, node, "thread_resources")
         return
     written = {one.written for one in options(at.value(node)) if isinstance(one, Api)}
-    why: list[Edit] | str = ambient.as_new(at, node)
+    why: list[Edit] | str = ambient.edits_for_new_context(at, node)
     if any("._src." in name for name in written):
         why = "it is imported from the private jax._src"
     if isinstance(why, str):
@@ -307,45 +313,45 @@ def _kept_read(at: Site, node: ast.expr) -> Iterator[Obstacle]:
 # what is done
 
 
-def carried(site: Site) -> Fix | str:
+def make_joint_fix(site: Site) -> Fix | str:
     """All that moves in the site's file, where all of the project can move; or why nothing does.
 
     A reason that holds for the whole project is the only one given: without it the others would not matter.
     """
-    of_project = [*_not_deprecated(site), *libraries(site, joined=True)]
+    of_project = [*_obstacles_by_release(site), *libraries_of_old_context(site, joined=True)]
     if of_project and _enters_mesh(site):
         return f"{TOGETHER}: {'; '.join(of_project)}"
-    kept = _kept_here(site)
+    kept = _blocked_plan_of_file(site)
     if kept is not None:
         return _describe_obstacles(site, kept)
     found = joint_plan(site)
-    if found.moves:
+    if found.can_move:
         return _fix_all_together(site, found)
-    if found.entered or found.unsure:
+    if found.enters_mesh or found.unsure:
         return _describe_obstacles(site, found)
     return _fix_pjit_alone(site)
 
 
-def obstacles(site: Site) -> tuple[str, ...]:
+def list_obstacles(site: Site) -> tuple[str, ...]:
     """Return the obstacles to moving the site's project, each with its file and line: in its own file, or else
     anywhere.
     """
-    found = (_kept_here(site) or joint_plan(site)).obstacles
-    return tuple(dict.fromkeys(placed(site, one.path, one.line, one.why) for one in found))
+    found = (_blocked_plan_of_file(site) or joint_plan(site)).obstacles
+    return tuple(dict.fromkeys(reason_with_place(site, one.path, one.line, one.why) for one in found))
 
 
-def _kept_here(site: Site) -> Plan | None:
+def _blocked_plan_of_file(site: Site) -> Plan | None:
     """Return the plan of the site's own file, if that alone keeps all from moving, so that no other file need be
     searched.
 
     None too for a file with pjit that enters no mesh: what pjit becomes depends on whether another file does.
     """
     here = _plan_for_file(site, site.file).plan
-    decided = here.entered or not any(True for _ in _pjit_uses(site.program, site.file))
+    decided = here.enters_mesh or not any(True for _ in _pjit_uses(site.program, site.file))
     return here if here.obstacles and decided else None
 
 
-def placed(site: Site, path: Path | None, line: int, why: str) -> str:
+def reason_with_place(site: Site, path: Path | None, line: int, why: str) -> str:
     """A reason with its place, from the root of the project."""
     if path is None:
         return why
@@ -356,16 +362,16 @@ def placed(site: Site, path: Path | None, line: int, why: str) -> str:
 def _fix_all_together(site: Site, found: Plan) -> Fix | str:
     edits: list[Edit] = []
     file = site.file
-    for _, item, _ in _moving_blocks(site, file):
+    for _, item, _ in _find_moving_blocks(site, file):
         edits += set_instead(_site_at_node(site, file, item.context_expr), item)
     drops: set[str] = set()
     for node, new in (
         *(
-            (node, pjit.as_jit(_site_at_node(site, file, node), node, True))
+            (node, pjit.edits_for_jit(_site_at_node(site, file, node), node, True))
             for node in _pjit_uses(site.program, file)
         ),
         *(
-            (node, ambient.as_new(_site_at_node(site, file, node), node))
+            (node, ambient.edits_for_new_context(_site_at_node(site, file, node), node))
             for node in _mesh_reads(site.program, file)
         ),
     ):
@@ -384,7 +390,7 @@ def _fix_all_together(site: Site, found: Plan) -> Fix | str:
     return site.fix(
         Safety.UNSAFE,
         message,
-        _without_duplicates(edits),
+        _remove_duplicates(edits),
         why,
         sorted(drops),
         together=[str(path) for path in found.files],
@@ -392,11 +398,11 @@ def _fix_all_together(site: Site, found: Plan) -> Fix | str:
 
 
 def _pjit_uses(program: Program, file: FileFacts) -> Iterator[ast.expr]:
-    return _moving_nodes(file, pjit.uses_of_pjit(program, file))
+    return _filter_moving_nodes(file, pjit.uses_of_pjit(program, file))
 
 
 def _mesh_reads(program: Program, file: FileFacts) -> Iterator[ast.expr]:
-    return _moving_nodes(file, ambient.uses_of_thread_resources(program, file))
+    return _filter_moving_nodes(file, ambient.uses_of_thread_resources(program, file))
 
 
 def _fix_pjit_alone(site: Site) -> Fix | str:
@@ -405,27 +411,27 @@ def _fix_pjit_alone(site: Site) -> Fix | str:
     drops: set[str] = set()
     for node in _pjit_uses(site.program, site.file):
         at = _site_at_node(site, site.file, node)
-        new = pjit.as_jit(at, node, False)
+        new = pjit.edits_for_jit(at, node, False)
         root = _root_name(node)
         if isinstance(new, str):
-            return Obstacle(site.file.path, node.lineno, new).shown(site.file.path)
+            return Obstacle(site.file.path, node.lineno, new).describe_with_place(site.file.path)
         if not pjit.needs_no_context(at, node):
             return "nothing in the program enters a mesh, so its callers decide"
-        if root is not None and isinstance(node, ast.Name) and taken_elsewhere(at, root.id):
-            return Obstacle(site.file.path, node.lineno, _TAKEN).shown(site.file.path)
+        if root is not None and isinstance(node, ast.Name) and is_used_elsewhere(at, root.id):
+            return Obstacle(site.file.path, node.lineno, _TAKEN).describe_with_place(site.file.path)
         edits += new
         drops |= _names_no_longer_used(node)
     if not edits:
         return "nothing in the program enters a mesh, so its users decide"
     why = "the two differ under a `with mesh:` that other code enters"
-    return site.fix(Safety.UNSAFE, "write jax.jit", _without_duplicates(edits), why, sorted(drops))
+    return site.fix(Safety.UNSAFE, "write jax.jit", _remove_duplicates(edits), why, sorted(drops))
 
 
 def _describe_obstacles(site: Site, found: Plan) -> str:
     if not found.obstacles:
         return "a test of the jax release chooses what reads the mesh, or a test expects it to fail"
     first = sorted(found.obstacles, key=lambda one: one.path != site.file.path)
-    shown = "; ".join(one.shown(site.file.path) for one in first[:_SHOWN_MOST])
+    shown = "; ".join(one.describe_with_place(site.file.path) for one in first[:_SHOWN_MOST])
     more = f"; and {len(first) - _SHOWN_MOST} more" if len(first) > _SHOWN_MOST else ""
     return f"{TOGETHER}: {shown}{more}"
 
@@ -441,5 +447,5 @@ def _names_no_longer_used(node: ast.expr) -> set[str]:
     return {root.id} if root is not None and root.id != "jax" else set()
 
 
-def _without_duplicates(edits: Iterable[Edit]) -> list[Edit]:
+def _remove_duplicates(edits: Iterable[Edit]) -> list[Edit]:
     return list(dict.fromkeys(edits))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.config.versions import show
+from shardlint.config.versions import format_release
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Needed, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.places import is_the_library
-from shardlint_rules.upgrade.shard_map import POSITIONS, keywords_for, mapped_axes
-from shardlint_rules.upgrade.table import Keyword, replacement_clause, table
+from shardlint_rules.upgrade.shard_map import POSITIONS, edit_auto_to_axis_names, edits_naming_arguments
+from shardlint_rules.upgrade.table import Keyword, read_table, replacement_clause
 
 # Functions that are the same object under several names.
 _SAME = {
@@ -69,23 +69,26 @@ class KeywordRenamed(Rule):
             return
         release = site.target("jax")
         for keyword in site.call.keywords:
-            entry = table().keywords.get((function, keyword.arg or ""))
-            if entry is not None and not entry.accepted(release):
+            entry = read_table().keywords.get((function, keyword.arg or ""))
+            if entry is not None and not entry.is_accepted_by(release):
                 yield site.finding(
                     keyword,
                     f"On {site.release('jax')} this raises TypeError: {_describe_history(entry, site)}.",
                     help=replacement_clause(entry.instead) or _shortest_advice(entry),
                     fix=self._write_fix(site, keyword, entry),
-                    span=(site.file.span(keyword)[0], site.file.span(keyword)[0] + len(entry.keyword)),
+                    span=(
+                        site.file.character_span(keyword)[0],
+                        site.file.character_span(keyword)[0] + len(entry.keyword),
+                    ),
                 )
         if function == "jax.shard_map":
-            yield from self._by_position(site)
+            yield from self._report_positional(site)
 
-    def _by_position(self, site: Site) -> Iterator[Finding]:
+    def _report_positional(self, site: Site) -> Iterator[Finding]:
         given = site.call.args[1:] if site.form == "partial" else site.call.args
         if len(given) < 2 or any(isinstance(argument, ast.Starred) for argument in given[:2]):
             return
-        edits = keywords_for(site.file, given, rename=True)
+        edits = edits_naming_arguments(site.file, given, rename=True)
         names = {keyword.arg for keyword in site.call.keywords}
         fix = None
         if edits is not None and not names & {None, *POSITIONS[: len(given) - 1]}:
@@ -98,7 +101,7 @@ class KeywordRenamed(Rule):
         )
 
     def _write_fix(self, site: Site, keyword: ast.keyword, entry: Keyword) -> Fix | None:
-        start = site.file.span(keyword)[0]
+        start = site.file.character_span(keyword)[0]
         if entry.keyword == "auto":
             return self._fix_auto_keyword(site, keyword)
         if entry.rename is not None:
@@ -108,9 +111,9 @@ class KeywordRenamed(Rule):
             return site.fix(Safety.SAFE, f"write {entry.rename}=", [edit], needs=_required_releases(entry))
         if not entry.positional or site.form != "call" or site.call.args:
             return None
-        first = min(site.call.keywords, key=lambda other: site.file.span(other)[0])
+        first = min(site.call.keywords, key=lambda other: site.file.character_span(other)[0])
         if first is keyword:
-            value = site.file.span(keyword.value)[0]
+            value = site.file.character_span(keyword.value)[0]
             return site.fix(
                 Safety.SAFE, "pass it by position", [Edit(start, _value_start(site, start, value), "")]
             )
@@ -120,7 +123,7 @@ class KeywordRenamed(Rule):
         """`auto` of jax.shard_map; the experimental function goes with it (SL902)."""
         if _find_function(site) != "jax.shard_map":
             return None
-        mapped = mapped_axes(site, site.call, keyword)
+        mapped = edit_auto_to_axis_names(site, site.call, keyword)
         return site.fix(Safety.SAFE, f"write {mapped.text}", [mapped]) if mapped is not None else None
 
 
@@ -128,7 +131,7 @@ def _required_releases(entry: Keyword) -> list[Needed]:
     """Return the requirement of the new name on older releases."""
     if entry.rename_from is None:
         return []
-    return [Needed("jax", show(entry.rename_from), f"{entry.function}({entry.rename}=)")]
+    return [Needed("jax", format_release(entry.rename_from), f"{entry.function}({entry.rename}=)")]
 
 
 def _find_function(site: Site) -> str | None:
@@ -138,10 +141,10 @@ def _find_function(site: Site) -> str | None:
     if len(options(site.value(node))) != 1 or not found:
         return None
     name = _SAME.get(found[0], found[0])
-    if name not in {function for function, _ in table().keywords}:
+    if name not in {function for function, _ in read_table().keywords}:
         return None
-    entry = table().names.get(name)
-    there = entry is None or entry.state(site.target("jax")) in ("current", "deprecated")
+    entry = read_table().names.get(name)
+    there = entry is None or entry.state_on(site.target("jax")) in ("current", "deprecated")
     return name if there else None
 
 
@@ -152,9 +155,9 @@ def _describe_history(entry: Keyword, site: Site) -> str:
         return f"`{entry.function}` has no `{entry.keyword}`"
     if entry.accepted_until is not None and not _accepted_before(entry, site):
         renamed = f", now `{entry.rename}`" if entry.rename else ""
-        return f"jax {show(entry.accepted_until)} removed `{entry.keyword}`{renamed}"
+        return f"jax {format_release(entry.accepted_until)} removed `{entry.keyword}`{renamed}"
     assert entry.accepted_from is not None
-    return f"`{entry.function}` takes `{entry.keyword}` from jax {show(entry.accepted_from)} on"
+    return f"`{entry.function}` takes `{entry.keyword}` from jax {format_release(entry.accepted_from)} on"
 
 
 def _shortest_advice(entry: Keyword) -> str:
@@ -164,7 +167,7 @@ def _shortest_advice(entry: Keyword) -> str:
 
 
 def _accepted_before(entry: Keyword, site: Site) -> bool:
-    return entry.accepted_from is not None and site.allows("jax", f"<{show(entry.accepted_from)}")
+    return entry.accepted_from is not None and site.allows("jax", f"<{format_release(entry.accepted_from)}")
 
 
 def _value_start(site: Site, start: int, value: int) -> int:

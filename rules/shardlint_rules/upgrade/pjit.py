@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
-from shardlint.model.evaluator.annotations import annotated
-from shardlint.model.mesh.meshes import SHARDINGS, leaves
+from shardlint.model.evaluator.annotations import annotated_classes
+from shardlint.model.mesh.meshes import SHARDINGS, literal_leaves
 from shardlint.model.values import Api, Assumed, CallResult, Constant, Parameter, Place, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint_rules.upgrade.places import references_to
+from shardlint_rules.upgrade.places import find_references
 
 NAME = "jax.experimental.pjit.pjit"
 # Taken by position by pjit; jax.jit takes only the function so.
@@ -30,7 +30,7 @@ _OLD_NAMES = {"in_axis_resources": "in_shardings", "out_axis_resources": "out_sh
 
 def uses_of_pjit(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
     """Where a file refers to pjit, imports aside."""
-    return references_to(program, file, NAME)
+    return find_references(program, file, NAME)
 
 
 def _pjit_call(site: Site, node: ast.expr) -> tuple[ast.Call, int] | None:
@@ -53,7 +53,7 @@ def is_pjit_decorator(site: Site, node: ast.expr) -> bool:
     return isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and node in parent.decorator_list
 
 
-def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
+def edits_for_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
     """Edits that write jax.jit for pjit; or why they are not made.
 
     Under a mesh that is entered, `None` for an output means replicated to pjit; to jax.jit, and to pjit elsewhere, it
@@ -84,7 +84,7 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
             outputs.append(argument)
     for keyword in call.keywords:
         if keyword.arg in _OLD_NAMES:
-            start = site.file.span(keyword)[0]
+            start = site.file.character_span(keyword)[0]
             edits.append(Edit(start, start + len(keyword.arg), _OLD_NAMES[keyword.arg]))
         if keyword.arg in ("out_shardings", "out_axis_resources") and under_a_mesh:
             outputs.append(keyword.value)
@@ -143,21 +143,21 @@ def _allows_none(site: Site, value: Value) -> bool:
     if not isinstance(value, Parameter) or not isinstance(value.place.node, ast.arg):
         return value == _NONE
     file, declared = value.place.file, value.place.node
-    defaults = [one.value for one in file.bindings(file.home(declared), value.name) if one.node is declared]
+    defaults = [one.value for one in file.bindings(file.evaluation_scope(declared), value.name) if one.node is declared]
     if any(isinstance(one, ast.Constant) and one.value is None for one in defaults):
         return True
     annotation = declared.annotation
-    return annotation is not None and _NONE in annotated(site.program.evaluator, Place(file, annotation))
+    return annotation is not None and _NONE in annotated_classes(site.program.evaluator, Place(file, annotation))
 
 
 def _holds_none(site: Site, node: ast.expr) -> bool:
     """Return whether a leaf of a tree of shardings is None."""
-    value = site.program.evaluator.trees.expanded(site.program.followed(site.value(node)))
-    return any(leaf == _NONE for leaf in leaves(value))
+    value = site.program.evaluator.trees.expand_tree_map(site.program.followed(site.value(node)))
+    return any(leaf == _NONE for leaf in literal_leaves(value))
 
 
 def _opening_parenthesis(file: FileFacts, argument: ast.expr) -> int | None:
-    start = file.span(argument)[0]
+    start = file.character_span(argument)[0]
     return start if file.source.text[:start].rstrip().endswith((",", "(")) else None
 
 
@@ -185,6 +185,6 @@ def needs_no_context(site: Site, node: ast.expr) -> bool:
         leaf
         for given in pjit_shardings(site, node)
         for way in options(site.value(given))
-        for leaf in leaves(way)
+        for leaf in literal_leaves(way)
     ]
     return all(leaf == Constant(None) or (isinstance(leaf, CallResult) and leaf.api in SHARDINGS) for leaf in every)

@@ -12,18 +12,18 @@ from typing import Literal
 
 from shardlint.config.versions import Release
 from shardlint.model import Program, api
-from shardlint.model.guards import guarded
+from shardlint.model.guards import is_release_guarded
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Certainty
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.regular import read_toml
 from shardlint.syntax import FileFacts
-from shardlint_rules.upgrade.table import Name, State, table
+from shardlint_rules.upgrade.table import Name, State, read_table
 
 # Files whose purpose is to bridge releases.
-_COMPATIBILITY = regex(r"compat|shim|backport", re.IGNORECASE)
+_COMPATIBILITY = compile_lazily(r"compat|shim|backport", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class Use:
     entry: Name
     root: ast.Name | None = None
 
-    def error(self, release: Release) -> str:
+    def error_on_release(self, release: Release) -> str:
         """Return the error that importing or reading it raises on a release that does not have it."""
         if self.form == "attribute":
             return "AttributeError"
-        module = table().find(self.dotted.rpartition(".")[0])
-        gone = module is not None and module.kind == "module" and module.state(release) == "removed"
+        module = read_table().most_specific_entry(self.dotted.rpartition(".")[0])
+        gone = module is not None and module.kind == "module" and module.state_on(release) == "removed"
         return "ModuleNotFoundError" if self.form == "import" or gone else "ImportError"
 
 
-def use_of(site: Site, *wanted: State) -> Use | None:
+def find_use(site: Site, *wanted: State) -> Use | None:
     """The use of a name at a site, where its state on the target is among those wanted and nothing keeps it
     quiet."""
     if isinstance(site.syntax, ast.alias):
@@ -59,27 +59,27 @@ def use_of(site: Site, *wanted: State) -> Use | None:
         return None
     if use is None:
         return None
-    state = use.entry.state(site.target("jax"))
+    state = use.entry.state_on(site.target("jax"))
     if state not in wanted or (state == "not yet" and use.dotted != use.entry.name):
         return None
-    if guarded(site.file, use.node) or in_a_bridge(site):
+    if is_release_guarded(site.file, use.node) or is_compatibility_layer(site):
         return None
-    if use.root is not None and _answered_for(site, use, state):
+    if use.root is not None and _is_reported_at_import(site, use, state):
         return None
     return None if _is_patched(site, use.dotted) else use
 
 
-def in_a_bridge(site: Site) -> bool:
+def is_compatibility_layer(site: Site) -> bool:
     """Return whether a file is a compatibility layer for several releases, or belongs to jax itself."""
     return _COMPATIBILITY.search(site.file.path.stem) is not None or is_the_library(site.program.project.root)
 
 
-def references_to(program: Program, file: FileFacts, *names: str) -> Iterator[ast.Name | ast.Attribute]:
+def find_references(program: Program, file: FileFacts, *names: str) -> Iterator[ast.Name | ast.Attribute]:
     """Where a file refers to one of these names, which all end in the same word, imports aside."""
     last = names[0].rpartition(".")[2]
-    aliases = [node.asname for node in file.mentions(last) if isinstance(node, ast.alias) and node.asname]
+    aliases = [node.asname for node in file.find_mentions(last) if isinstance(node, ast.alias) and node.asname]
     for word in (last, *aliases):
-        for node in file.mentions(word):
+        for node in file.find_mentions(word):
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found = options(program.value(file, node))
                 if any(isinstance(one, Api) and one.written in names for one in found):
@@ -88,14 +88,14 @@ def references_to(program: Program, file: FileFacts, *names: str) -> Iterator[as
 
 def _use_of_import(site: Site, alias: ast.alias) -> Use | None:
     statement = site.file.parent(alias)
-    entry = table().find(site.written)
+    entry = read_table().most_specific_entry(site.written)
     if entry is None or not entry.trigger or (entry.kind == "namespace" and site.written == entry.name):
         return None
     if not isinstance(statement, ast.ImportFrom):
         return Use("import", alias, site.written, entry)
     if entry.name != site.written and entry.kind == "module":
         # The module itself is what is gone: said once, at the first of the names taken from it.
-        others = (table().find(f"{statement.module}.{other.name}") for other in statement.names)
+        others = (read_table().most_specific_entry(f"{statement.module}.{other.name}") for other in statement.names)
         first = next(other for other, found in zip(statement.names, others, strict=True) if found is entry)
         if first is not alias:
             return None
@@ -115,19 +115,19 @@ def _use_of_attribute_chain(site: Site, node: ast.Name | ast.Attribute) -> Use |
     if not isinstance(inner, ast.Name):
         return None
     for part, dotted in reversed(chain):
-        entry = table().names.get(dotted)
+        entry = read_table().names.get(dotted)
         if entry is not None and entry.trigger and entry.kind != "namespace":
             return Use("attribute", part, dotted, entry, inner) if part is not inner else None
     for part, dotted in chain:
-        entry = table().find(dotted)
+        entry = read_table().most_specific_entry(dotted)
         if entry is not None and entry.kind == "namespace" and dotted != entry.name and part is not inner:
             return Use("attribute", part, dotted, entry, inner)
     return None
 
 
-def imports_of(file: FileFacts, root: ast.Name) -> Iterator[tuple[ast.alias, str]]:
+def imports_binding(file: FileFacts, root: ast.Name) -> Iterator[tuple[ast.alias, str]]:
     """The imports in this file that give a name its value, each with the dotted name it imports."""
-    for scope in file.home(root).outward():
+    for scope in file.evaluation_scope(root).enclosing_scopes():
         bindings = file.bindings(scope, root.id)
         for binding in bindings:
             if not isinstance(binding.node, ast.alias):
@@ -142,26 +142,26 @@ def imports_of(file: FileFacts, root: ast.Name) -> Iterator[tuple[ast.alias, str
             return
 
 
-def _answered_for(site: Site, use: Use, state: State) -> bool:
+def _is_reported_at_import(site: Site, use: Use, state: State) -> bool:
     """Return whether an import of the file is reported instead of the use, or decides the release of the use."""
     assert use.root is not None
     if len(options(site.value(use.root))) > 1:
         return True
-    for alias, dotted in imports_of(site.file, use.root):
+    for alias, dotted in imports_binding(site.file, use.root):
         if dotted.partition(".")[0] not in api.LIBRARIES:
             return True  # taken through a module of the project, which has its own reasons
-        entry = table().find(dotted)
+        entry = read_table().most_specific_entry(dotted)
         if (
             entry is None
             or not entry.trigger
             or not (use.dotted == dotted or use.dotted.startswith(f"{dotted}."))
         ):
             continue
-        if guarded(site.file, alias):
+        if is_release_guarded(site.file, alias):
             return True
         if entry.kind == "namespace" and dotted == entry.name:
             continue
-        if entry.state(site.target("jax")) in (state, "removed"):
+        if entry.state_on(site.target("jax")) in (state, "removed"):
             return True
     return False
 
@@ -173,7 +173,7 @@ def _is_patched(site: Site, dotted: str) -> bool:
         isinstance(node, ast.Attribute)
         and isinstance(node.ctx, ast.Store)
         and any(isinstance(base, Api) and base.written == module for base in options(site.value(node.value)))
-        for node in site.file.mentions(last)
+        for node in site.file.find_mentions(last)
     )
 
 
@@ -184,7 +184,7 @@ def certainty_of_use(site: Site, use: Use) -> Certainty:
 
 def certainty_of_evaluation(file: FileFacts, node: ast.AST) -> Certainty:
     """Return how surely an expression runs with the code around it: annotations may never be evaluated."""
-    if _of_a_local(file, node):
+    if _is_in_local_annotation(file, node):
         return Certainty.POSSIBLE
     if not _has_postponed_annotations(file):
         return Certainty.PROVEN
@@ -211,12 +211,12 @@ def certainty_of_evaluation(file: FileFacts, node: ast.AST) -> Certainty:
     return Certainty.PROVEN
 
 
-def _of_a_local(file: FileFacts, node: ast.AST) -> bool:
+def _is_in_local_annotation(file: FileFacts, node: ast.AST) -> bool:
     """Return whether an expression is in the annotation of a local variable, which Python does not evaluate."""
     inner: ast.AST = node
     for outer in file.ancestors(node):
         if isinstance(outer, ast.AnnAssign):
-            return inner is outer.annotation and file.home(outer).kind == "function"
+            return inner is outer.annotation and file.evaluation_scope(outer).kind == "function"
         if isinstance(outer, ast.stmt):
             return False
         inner = outer

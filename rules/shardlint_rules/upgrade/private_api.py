@@ -6,9 +6,9 @@ import ast
 
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade.places import in_a_bridge
-from shardlint_rules.upgrade.public_names import libraries
-from shardlint_rules.upgrade.table import table
+from shardlint_rules.upgrade.places import is_compatibility_layer
+from shardlint_rules.upgrade.public_names import read_libraries
+from shardlint_rules.upgrade.table import read_table
 
 _PRIVATE = "jax._src"
 # The folders below it: what follows is a module, not an object.
@@ -46,7 +46,7 @@ class PrivateApi(Rule):
     @detector("name", "import", finds="private")
     def report_use(self, site: Site) -> Finding | None:
         """An import, or a chain of attributes that starts at jax itself."""
-        if in_a_bridge(site):
+        if is_compatibility_layer(site):
             return None
         node, dotted = site.syntax, site.written
         if isinstance(node, ast.Attribute):
@@ -56,7 +56,7 @@ class PrivateApi(Rule):
                 node, dotted = outer, f"{dotted}.{outer.attr}"
         elif not isinstance(node, ast.alias):
             return None
-        if table().find(dotted) is not None:
+        if read_table().most_specific_entry(dotted) is not None:
             return None
         public = _public_name_for(_name_in_module(dotted))
         return site.finding(
@@ -77,14 +77,14 @@ def _name_in_module(dotted: str) -> str:
 
 def _public_name_for(name: str) -> str:
     """The shortest public name of jax that ends in the same word, where it is one that says what it is."""
-    library = libraries()["jax"]
+    library = read_libraries()["jax"]
     newest = len(library.releases) - 1
     found = [
         f"{module}.{name}"
         for module in library.modules
         if module.count(".") < 2
-        and newest in library.on(module, name)
-        and newest not in library.on(module, "*")  # that one could not be looked into
+        and newest in library.releases_with_name(module, name)
+        and newest not in library.releases_with_name(module, "*")  # that one could not be looked into
         and f"{module}.{name}" not in library.modules
     ]
     return min(found, key=len, default="")

@@ -123,4 +123,4 @@ def _is_annotated_array(site: Site, node: ast.expr) -> bool:
 
 def _has_function(site: Site, name: str) -> bool:
     """Return whether the project has a function of that name."""
-    return any(True for _ in site.program.project.holding(site.file.path, (f"def {name}(",)))
+    return any(True for _ in site.program.project.files_holding(site.file.path, (f"def {name}(",)))

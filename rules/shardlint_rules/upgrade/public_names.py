@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from shardlint.config.versions import Release, parse
+from shardlint.config.versions import Release, parse_release
 from shardlint.source.lazy import dataclass
 
 PATH = Path(__file__).with_name("public_names.json")
@@ -40,19 +40,19 @@ class Library:
     releases: tuple[Release, ...]
     modules: Mapping[str, tuple[frozenset[int], Mapping[str, frozenset[int]]]]
 
-    def on(self, module: str, name: str) -> frozenset[int]:
+    def releases_with_name(self, module: str, name: str) -> frozenset[int]:
         """The releases, by place, that have a name in a module, or of which that cannot be told."""
         names = self.modules[module][1]
         none: frozenset[int] = frozenset()
         return names.get(name, none) | names.get(f"{name}()", none) | names.get("*", none)
 
-    def function(self, module: str, name: str, place: int) -> bool:
+    def is_function(self, module: str, name: str, place: int) -> bool:
         """Return whether a name of a module is a plain function on a release, which has no attributes of its own."""
         return module in self.modules and place in self.modules[module][1].get(f"{name}()", ())
 
 
 @lru_cache(maxsize=1)
-def libraries() -> Mapping[str, Library]:
+def read_libraries() -> Mapping[str, Library]:
     """The table, read once."""
     data = json.loads(PATH.read_text("utf-8"))
     return {name: _read_library(entry) for name, entry in data.items()}
@@ -67,7 +67,7 @@ def _read_library(entry: Mapping[str, Any]) -> Library:
             places = there if on == "*" else _read_release_ranges(on)
             names.update(dict.fromkeys(words.split(), places))
         modules[module] = there, names
-    return Library(tuple(map(parse, entry["releases"])), modules)
+    return Library(tuple(map(parse_release, entry["releases"])), modules)
 
 
 def _read_release_ranges(text: str) -> frozenset[int]:
@@ -88,7 +88,7 @@ def _shown_places(places: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def unpacked() -> Iterator[Shown]:
+def unpack_table() -> Iterator[Shown]:
     """The table as what each release showed."""
     data = json.loads(PATH.read_text("utf-8"))
     for name, entry in data.items():
@@ -105,12 +105,12 @@ def unpacked() -> Iterator[Shown]:
             )
 
 
-def packed(shown: Iterable[Shown]) -> str:
+def pack_table(shown: Iterable[Shown]) -> str:
     """The table as text, one module's names of the same releases a line."""
     data: dict[str, Any] = {}
     every = list(shown)
     for library in LIBRARIES:
-        mine = sorted((one for one in every if one.library == library), key=lambda one: parse(one.version))
+        mine = sorted((one for one in every if one.library == library), key=lambda one: parse_release(one.version))
         modules = {}
         for module in sorted({name for one in mine for name in one.modules}):
             there = {place for place, one in enumerate(mine) if module in one.modules}
@@ -157,13 +157,13 @@ _MISTAKEN = (
 )
 
 
-def screened() -> str:
+def screen_text() -> str:
     """For the screen: modules as files write them, with the names that the newest release has.
 
     Functions that are taken for modules stand there with no names.
     """
     known: dict[str, set[str]] = {}
-    for library in libraries().values():
+    for library in read_libraries().values():
         newest = len(library.releases) - 1
         for module, (there, names) in library.modules.items():
             if newest not in there or module.count(".") > 3:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import MESH_MAKERS
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
 from shardlint_rules.upgrade import ambient, pjit
 
@@ -20,7 +20,7 @@ AMBIENT = "thread_resources, which jax.set_mesh does not fill"
 _WHERE = ("pjit", "thread_resources")
 _DEPTH = 4
 _SETTERS = ("set_mesh", "use_mesh")
-_ENTERS = regex(r"enter_context\(\s*[\w.]*[mM]esh\b|\b[\w.]*[mM]esh\.__enter__$")
+_ENTERS = compile_lazily(r"enter_context\(\s*[\w.]*[mM]esh\b|\b[\w.]*[mM]esh\.__enter__$")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Readers:
     unseen: bool = False
 
 
-def readers(site: Site) -> Readers:
+def find_readers(site: Site) -> Readers:
     """Return the code running with the site that reads the old mesh. Comments and strings read nothing."""
     return site.program.once(site.file, "readers of the old mesh", lambda: _find_mesh_readers(site))
 
@@ -39,7 +39,7 @@ def readers(site: Site) -> Readers:
 def _find_mesh_readers(site: Site) -> Readers:
     found: dict[str, None] = {}
     program = site.program
-    for file in program.project.holding(site.file.path, _WHERE):
+    for file in program.project.files_holding(site.file.path, _WHERE):
         if file is None:
             return Readers((PJIT, AMBIENT), unseen=True)
         if any(True for _ in pjit.uses_of_pjit(program, file)) or renamed_pjit_imports(file):
@@ -54,7 +54,7 @@ def _find_mesh_readers(site: Site) -> Readers:
 def renamed_pjit_imports(file: FileFacts) -> list[ast.alias]:
     """Imports of pjit under another name, which other files may take it by."""
     found = []
-    for node in file.mentions("pjit"):
+    for node in file.find_mentions("pjit"):
         statement = file.parent(node)
         if isinstance(node, ast.alias) and isinstance(statement, ast.ImportFrom):
             if node.name == "pjit" and node.asname and f"{statement.module}.pjit" == pjit.NAME:
@@ -71,14 +71,14 @@ def sets_a_mesh(program: Program, file: FileFacts) -> bool:
             for one in options(program.value(file, node))
         )
         for word in _SETTERS
-        for node in file.mentions(word)
+        for node in file.find_mentions(word)
     )
 
 
-def by_hand(program: Program, file: FileFacts) -> Iterator[ast.expr]:
+def manual_mesh_entries(program: Program, file: FileFacts) -> Iterator[ast.expr]:
     """Where a mesh is or may be entered, but not by a `with` statement of its own."""
     for word in ("enter_context", "__enter__"):
-        for node in file.mentions(word):
+        for node in file.find_mentions(word):
             if not isinstance(node, ast.Name | ast.Attribute):
                 continue
             call = file.parent(node)
@@ -86,18 +86,18 @@ def by_hand(program: Program, file: FileFacts) -> Iterator[ast.expr]:
             if word == "enter_context":
                 given = call.args[0] if isinstance(call, ast.Call) and call.func is node and call.args else None
             shown = call if word == "enter_context" and isinstance(call, ast.Call) else node
-            if _ENTERS.search(file.text(shown)) or (given is not None and _may_be_a_mesh(program, file, given)):
+            if _ENTERS.search(file.source_text(shown)) or (given is not None and _may_be_a_mesh(program, file, given)):
                 yield node
-    for statement in file.withs:
+    for statement in file.with_statements:
         for item in statement.items:
-            found = program.contexts.manager(Place(file, item.context_expr))
+            found = program.contexts.context_of_manager(Place(file, item.context_expr))
             if found is not None and found.kind == "unknown" and _may_be_a_mesh(program, file, item.context_expr):
                 yield item.context_expr
 
 
 def _may_be_a_mesh(program: Program, file: FileFacts, node: ast.expr, depth: int = 0) -> bool:
     """Return whether an expression is a mesh on some path: `mesh if spread else nullcontext()`."""
-    found = program.contexts.manager(Place(file, node))
+    found = program.contexts.context_of_manager(Place(file, node))
     if found is not None and found.kind == "with mesh":
         return True
     if any(isinstance(one, CallResult) and one.api in MESH_MAKERS for one in options(program.value(file, node))):
@@ -115,18 +115,18 @@ def _possible_expressions(file: FileFacts, node: ast.expr) -> list[ast.expr]:
         case ast.BoolOp(values=parts):
             return parts
         case ast.Name():
-            bindings, _ = lookup(file, node, node.id)
+            bindings, _ = lookup_bindings(file, node, node.id)
             return [one.value for one in bindings if one.kind == "assign" and one.value is not None]
     return []
 
 
-def imports(site: Site, module: str, joined: bool = False) -> bool:
+def is_module_imported(site: Site, module: str, joined: bool = False) -> bool:
     """Return whether some file that runs with the site imports a module; True also in a project too large to be
     searched.
 
     `joined` counts all that must change together with the site's file.
     """
-    if not site.program.project.imported(site.file.path, module, joined):
+    if not site.program.project.is_module_imported(site.file.path, module, joined):
         return False
     return site.program.once(
         site.file, ("imports", module), lambda: _imports_module(site, module, joined), joined
@@ -134,13 +134,13 @@ def imports(site: Site, module: str, joined: bool = False) -> bool:
 
 
 def _imports_module(site: Site, module: str, joined: bool) -> bool:
-    found = site.program.project.holding(site.file.path, (module,), joined)
+    found = site.program.project.files_holding(site.file.path, (module,), joined)
     return any(file is None or file_imports(file, module) for file in found)
 
 
 def file_imports(file: FileFacts, module: str) -> bool:
     """Return whether a file imports a module or something of it."""
-    for node in (*file.mentions(module), *file.taken_from(module)):
+    for node in (*file.find_mentions(module), *file.names_imported_from(module)):
         statement = file.parent(node) if isinstance(node, ast.alias) else None
         if isinstance(statement, ast.ImportFrom):
             if not statement.level and (statement.module or "").partition(".")[0] == module:
@@ -157,10 +157,10 @@ def uses_any(site: Site, words: tuple[str, ...], joined: bool = False) -> bool:
 
 
 def _uses_words(site: Site, words: tuple[str, ...], joined: bool) -> bool:
-    for file in site.program.project.holding(site.file.path, words, joined):
+    for file in site.program.project.files_holding(site.file.path, words, joined):
         if file is None:
             return True
-        nodes = (node for word in words for node in file.mentions(word))
+        nodes = (node for word in words for node in file.find_mentions(word))
         if any(isinstance(node, ast.Name | ast.Attribute | ast.alias) for node in nodes):
             return True
     return False

@@ -6,14 +6,14 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.values import Api, options
-from shardlint.rules_api.imports import spell, spell_from
+from shardlint.rules_api.imports import spell_from, spell_name
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade.elsewhere import taken_elsewhere
+from shardlint_rules.upgrade.elsewhere import is_used_elsewhere
 from shardlint_rules.upgrade.importing import move_import
-from shardlint_rules.upgrade.places import Use, imports_of
-from shardlint_rules.upgrade.shard_map import new_call
-from shardlint_rules.upgrade.table import names_needed_by_fixes, table
+from shardlint_rules.upgrade.places import Use, imports_binding
+from shardlint_rules.upgrade.shard_map import edits_for_new_call
+from shardlint_rules.upgrade.table import names_needed_by_fixes, read_table
 
 # What enters a mesh that is there again is deprecated.
 _UNCOVERED = ("SL315",)
@@ -34,7 +34,7 @@ def fix_renaming(site: Site, use: Use) -> Fix | None:
         return None
     if isinstance(use.node, ast.alias):
         return _fix_import(site, use, use.node, new)
-    edits = _at_use(site, use.dotted, use.node)
+    edits = _edits_at_use(site, use.dotted, use.node)
     text = _spell_new_name(site, use.node, new)
     if edits is None or text is None:
         return None
@@ -51,10 +51,10 @@ def fix_renaming(site: Site, use: Use) -> Fix | None:
     )
 
 
-def why_kept(site: Site, use: Use) -> str:
+def reason_not_fixed(site: Site, use: Use) -> str:
     """Why `fix_renaming` gives no fix; empty if the advice says so."""
     entry, new = use.entry, use.entry.replacement
-    if "no mechanical rewrite" in entry.advice:
+    if "no mechanical rewrite" in entry.replacement_advice:
         return ""
     if entry.kind == "module" or entry.name != use.dotted:
         return "some names used of the module have no replacement"
@@ -74,29 +74,29 @@ def why_kept(site: Site, use: Use) -> str:
 
 
 def _is_current_name(site: Site, name: str) -> bool:
-    entry = table().names.get(name)
-    return entry is not None and entry.state(site.target("jax")) == "current"
+    entry = read_table().names.get(name)
+    return entry is not None and entry.state_on(site.target("jax")) == "current"
 
 
 def _spell_new_name(site: Site, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]] | None:
     """How to write the new name at a node; None where the file's own binding for it is itself an old name."""
     if name.rpartition(".")[0] not in _COME_WITH_JAX:
         return spell_from(site.program, site.file, node, name)
-    text, edits = spell(site.program, site.file, node, name)
+    text, edits = spell_name(site.program, site.file, node, name)
     if not edits:
         for binding in site.file.bindings(site.file.module, text.partition(".")[0]):
             statement = site.file.parent(binding.node)
             if isinstance(statement, ast.ImportFrom) and isinstance(binding.node, ast.alias):
-                old = table().find(f"{statement.module}.{binding.node.name}")
-                if old is not None and old.kind == "name" and old.state(site.target("jax")) != "current":
+                old = read_table().most_specific_entry(f"{statement.module}.{binding.node.name}")
+                if old is not None and old.kind == "name" and old.state_on(site.target("jax")) != "current":
                     return None
     return text, edits
 
 
-def _at_use(site: Site, old: str, node: ast.expr) -> list[Edit] | None:
+def _edits_at_use(site: Site, old: str, node: ast.expr) -> list[Edit] | None:
     """Return the other edits where a name is used; None if the new name cannot be used the same way."""
     if old == _SHARD_MAP:
-        return new_call(site, node)
+        return edits_for_new_call(site, node)
     if old == _USE_MESH and not _is_entered_context(site, node):
         return None  # called outside a `with`, jax.set_mesh sets the mesh at once and for good
     return []
@@ -126,16 +126,16 @@ def _fix_import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
     edits: list[Edit] = []
     uses = [
         node
-        for node in file.mentions(bound)
-        if isinstance(node, ast.Name) and any(found is alias for found, _ in imports_of(file, node))
+        for node in file.find_mentions(bound)
+        if isinstance(node, ast.Name) and any(found is alias for found, _ in imports_binding(file, node))
     ]
     if use.dotted in (_SHARD_MAP, _USE_MESH):
-        if not uses or taken_elsewhere(site, bound):
+        if not uses or is_used_elsewhere(site, bound):
             return None
-        if use.dotted == _USE_MESH and alias.asname is None and not file.mentions("set_mesh"):
+        if use.dotted == _USE_MESH and alias.asname is None and not file.find_mentions("set_mesh"):
             local = "set_mesh"
         for node in uses:
-            more = _at_use(site, use.dotted, node)
+            more = _edits_at_use(site, use.dotted, node)
             if more is None:
                 return None
             edits += more
@@ -153,11 +153,11 @@ def _fix_import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
 def _still_raises(site: Site, use: Use, alias: ast.alias) -> bool:
     """Return whether the statement imports another removed name, so that it must be rewritten as a whole."""
     statement = site.file.parent(alias)
-    if not isinstance(statement, ast.ImportFrom) or use.entry.state(site.target("jax")) != "removed":
+    if not isinstance(statement, ast.ImportFrom) or use.entry.state_on(site.target("jax")) != "removed":
         return False
     for other in [one for one in statement.names if one is not alias]:
-        entry = table().names.get(f"{statement.module}.{other.name}")
-        if entry is not None and entry.state(site.target("jax")) == "removed":
+        entry = read_table().names.get(f"{statement.module}.{other.name}")
+        if entry is not None and entry.state_on(site.target("jax")) == "removed":
             if entry.replacement is None or not entry.rename_is_enough:
                 return True
     return False
@@ -175,14 +175,14 @@ def _fix_module_import(site: Site, use: Use, alias: ast.alias) -> Fix | None:
     edits: list[Edit] = []
     messages: list[str] = []
     written: list[str] = []
-    for node in file.mentions(bound):
+    for node in file.find_mentions(bound):
         if node is alias or not isinstance(node, ast.Name | ast.Attribute):
             continue
         if not any(value_name == use.entry.name for value_name in _written_api_names(site, node)):
             continue
         member = file.parent(node)
         entry = (
-            table().names.get(f"{use.entry.name}.{member.attr}")
+            read_table().names.get(f"{use.entry.name}.{member.attr}")
             if isinstance(member, ast.Attribute)
             else None
         )
@@ -204,7 +204,7 @@ def _fix_module_import(site: Site, use: Use, alias: ast.alias) -> Fix | None:
         return None
     if isinstance(statement, ast.Import) and alias.asname is None:
         # It also binds `jax`.
-        start, end = file.span(alias)
+        start, end = file.character_span(alias)
         edits.append(Edit(start, end, alias.name.partition(".")[0]))
         bound = alias.name.partition(".")[0]
     uncovers = _UNCOVERED if any(text.endswith("Mesh") for text in messages) else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Constant, Items
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
@@ -13,7 +13,7 @@ from shardlint.syntax import FileFacts, last_name
 POSITIONS = ("mesh", "in_specs", "out_specs", "check_rep")
 
 
-def new_call(site: Site, function: ast.expr) -> list[Edit] | None:
+def edits_for_new_call(site: Site, function: ast.expr) -> list[Edit] | None:
     """Edits of the arguments given to a shard_map named by `function`: keywords after the first, and their
     new names.
 
@@ -29,7 +29,7 @@ def new_call(site: Site, function: ast.expr) -> list[Edit] | None:
         given = call.args[1:]
     else:
         return None
-    edits = keywords_for(file, given, rename=True)
+    edits = edits_naming_arguments(file, given, rename=True)
     if edits is None:
         return None
     twice = POSITIONS[: max(0, len(given) - 1)]
@@ -42,10 +42,10 @@ def new_call(site: Site, function: ast.expr) -> list[Edit] | None:
         if keyword.arg in ("f", *twice):
             return None
         if keyword.arg == "check_rep":
-            start = file.span(keyword)[0]
+            start = file.character_span(keyword)[0]
             edits.append(Edit(start, start + len("check_rep"), "check_vma"))
         if keyword.arg == "auto":
-            mapped = mapped_axes(site, call, keyword, given[1] if len(given) > 1 else None)
+            mapped = edit_auto_to_axis_names(site, call, keyword, given[1] if len(given) > 1 else None)
             if mapped is None:
                 return None
             edits.append(mapped)
@@ -58,7 +58,7 @@ def _renamed_in_dict(site: Site, node: ast.expr, refused: tuple[str, ...]) -> li
     None where the text does not show its keys, or one is among those `refused`.
     """
     if isinstance(node, ast.Name):
-        bindings, scope = lookup(site.file, node, node.id)
+        bindings, scope = lookup_bindings(site.file, node, node.id)
         if scope is None or scope.kind in ("class", "module") or len(site.file.bindings(scope, node.id)) != 1:
             return None  # another file may use it
         uses = [one for one in site.file.mentions_in(scope, node.id) if isinstance(one, ast.Name)]
@@ -78,13 +78,13 @@ def _renamed_in_dict(site: Site, node: ast.expr, refused: tuple[str, ...]) -> li
     edits = []
     for name, place in keys:
         if name == "check_rep":
-            start, end = site.file.span(place)
+            start, end = site.file.character_span(place)
             text = site.file.source.text[start:end]
             edits.append(Edit(start, end, text.replace("check_rep", "check_vma", 1)))
     return edits
 
 
-def mapped_axes(site: Site, call: ast.Call, auto: ast.keyword, mesh: ast.expr | None = None) -> Edit | None:
+def edit_auto_to_axis_names(site: Site, call: ast.Call, auto: ast.keyword, mesh: ast.expr | None = None) -> Edit | None:
     """`auto=`, the axes that are left alone, as `axis_names=`, those that are mapped over; None where the mesh
     cannot be asked for its axes."""
     mesh = mesh or next((one.value for one in call.keywords if one.arg == "mesh"), None)
@@ -101,8 +101,8 @@ def mapped_axes(site: Site, call: ast.Call, auto: ast.keyword, mesh: ast.expr | 
         text = f"set({site.text(mesh)}.axis_names) - {_parenthesized_text(site, auto.value)}"
     else:
         return None
-    start = site.file.span(auto)[0]
-    return Edit(start, site.file.span(auto.value)[1], f"axis_names={text}")
+    start = site.file.character_span(auto)[0]
+    return Edit(start, site.file.character_span(auto.value)[1], f"axis_names={text}")
 
 
 def _names_in_set(site: Site, node: ast.expr) -> list[str] | None:
@@ -128,7 +128,7 @@ def _parenthesized_text(site: Site, node: ast.expr) -> str:
     return text if simple else f"({text})"
 
 
-def keywords_for(file: FileFacts, given: list[ast.expr], rename: bool) -> list[Edit] | None:
+def edits_naming_arguments(file: FileFacts, given: list[ast.expr], rename: bool) -> list[Edit] | None:
     """Edits that give every argument but the first its keyword; None with `*args` or more arguments than
     there are."""
     if any(isinstance(argument, ast.Starred) for argument in given) or len(given) > 1 + len(POSITIONS):
@@ -145,7 +145,7 @@ def keywords_for(file: FileFacts, given: list[ast.expr], rename: bool) -> list[E
 def _opening_parenthesis(file: FileFacts, argument: ast.expr) -> int | None:
     """Where an argument starts, parentheses that belong to it included."""
     text = file.source.text
-    start = file.span(argument)[0]
+    start = file.character_span(argument)[0]
     position = start
     while position > 0 and text[position - 1] in " \t\r\n(":
         position -= 1

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from shardlint.config.versions import Release, compare, parse, show
+from shardlint.config.versions import Release, compare_releases, format_release, parse_release
 from shardlint.rules_api.rule import Needed
 from shardlint.source.lazy import dataclass
 
@@ -63,18 +63,18 @@ class Name:
     always: object
     observed: Mapping[str, Seen]
 
-    def state(self, release: Release) -> State:
+    def state_on(self, release: Release) -> State:
         """Return the state of the name on a release."""
-        if self.removed is not None and compare(release, self.removed) >= 0:
+        if self.removed is not None and compare_releases(release, self.removed) >= 0:
             return "removed"
-        if self.introduced is not None and compare(release, self.introduced) < 0:
+        if self.introduced is not None and compare_releases(release, self.introduced) < 0:
             return "not yet"
-        if self.deprecated is not None and compare(release, self.deprecated) >= 0:
+        if self.deprecated is not None and compare_releases(release, self.deprecated) >= 0:
             return "deprecated"
         return "current"
 
     @property
-    def advice(self) -> str:
+    def replacement_advice(self) -> str:
         """Return the replacement as a clause."""
         return replacement_clause(self.instead or (f"`{self.replacement}`" if self.replacement else ""))
 
@@ -98,12 +98,12 @@ class Keyword:
     instead: str
     observed: Mapping[str, Seen]
 
-    def accepted(self, release: Release) -> bool:
+    def is_accepted_by(self, release: Release) -> bool:
         """Return whether a release takes the keyword."""
         return (
             not self.never
-            and (self.accepted_from is None or compare(release, self.accepted_from) >= 0)
-            and (self.accepted_until is None or compare(release, self.accepted_until) < 0)
+            and (self.accepted_from is None or compare_releases(release, self.accepted_from) >= 0)
+            and (self.accepted_until is None or compare_releases(release, self.accepted_until) < 0)
         )
 
 
@@ -119,7 +119,7 @@ class Table:
     names: Mapping[str, Name]
     keywords: Mapping[tuple[str, str], Keyword]
 
-    def find(self, dotted: str) -> Name | None:
+    def most_specific_entry(self, dotted: str) -> Name | None:
         """The most specific entry for a dotted name: its own, or that of a module it is in."""
         entry = self.names.get(dotted)
         if entry is not None:
@@ -133,7 +133,7 @@ class Table:
 
 
 @lru_cache(maxsize=1)
-def table() -> Table:
+def read_table() -> Table:
     """The table, read once."""
     data = json.loads(PATH.read_text("utf-8"))
     names = {entry["name"]: _read_name_entry(entry) for entry in data["names"]}
@@ -144,7 +144,7 @@ def table() -> Table:
 
 
 def _parse_release(text: str | None) -> Release | None:
-    return parse(text) if text is not None else None
+    return parse_release(text) if text is not None else None
 
 
 def _read_name_entry(entry: Mapping[str, Any]) -> Name:
@@ -184,11 +184,11 @@ def _read_keyword_entry(entry: Mapping[str, Any]) -> Keyword:
 OPTIONS = "jax.config"
 
 
-def options_gone() -> tuple[str, ...]:
+def removed_config_options() -> tuple[str, ...]:
     """The options of `jax.config` that some release removed."""
     return tuple(
         entry.name.rpartition(".")[2]
-        for entry in table().names.values()
+        for entry in read_table().names.values()
         if entry.removed is not None
         and entry.name.startswith((f"{OPTIONS}.jax_", f"{OPTIONS}.experimental_"))
     )
@@ -196,9 +196,9 @@ def options_gone() -> tuple[str, ...]:
 
 def names_needed_by_fixes(*names: str) -> tuple[Needed, ...]:
     """Return the names written by a fix that older releases lack, each with its first release."""
-    entries = [table().names.get(name) for name in dict.fromkeys(names)]
+    entries = [read_table().names.get(name) for name in dict.fromkeys(names)]
     return tuple(
-        Needed("jax", show(entry.introduced), entry.name)
+        Needed("jax", format_release(entry.introduced), entry.name)
         for entry in entries
         if entry is not None and entry.introduced is not None
     )
@@ -208,7 +208,7 @@ def trigger_names(kind: Literal["removed", "deprecated"]) -> tuple[str, ...]:
     """The names for which the rules trigger, a module's as `module.*`: those that some release removed or
     deprecated."""
     found: dict[str, None] = {}
-    for entry in table().names.values():
+    for entry in read_table().names.values():
         ended = entry.removed if kind == "removed" else entry.deprecated
         awaited = kind == "removed" and entry.awaited
         if not entry.trigger or (ended is None and not awaited):
@@ -229,7 +229,7 @@ def trigger_names(kind: Literal["removed", "deprecated"]) -> tuple[str, ...]:
 def find_disagreements(entry: Name | Keyword) -> Iterator[str]:
     """Where a release was seen to do something else than the table claims, in words."""
     for version, seen in entry.observed.items():
-        expected = _expected_observations(entry, parse(version))
+        expected = _expected_observations(entry, parse_release(version))
         if seen not in expected:
             what = entry.name if isinstance(entry, Name) else f"{entry.function}({entry.keyword}=)"
             yield f"{what} on jax {version}: the table says {' or '.join(expected)}, the release says {seen}"
@@ -237,8 +237,8 @@ def find_disagreements(entry: Name | Keyword) -> Iterator[str]:
 
 def _expected_observations(entry: Name | Keyword, release: Release) -> tuple[Seen, ...]:
     if isinstance(entry, Keyword):
-        return ("there",) if entry.accepted(release) else ("absent",)
-    match entry.state(release):
+        return ("there",) if entry.is_accepted_by(release) else ("absent",)
+    match entry.state_on(release):
         case "deprecated":
             if entry.silent or entry.kind == "namespace":
                 return ("there", "warns")

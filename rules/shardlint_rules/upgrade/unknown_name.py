@@ -8,16 +8,16 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from shardlint.config.versions import Release, compare, show
-from shardlint.model.guards import expected_to_fail, guarded
+from shardlint.config.versions import Release, compare_releases, format_release
+from shardlint.model.guards import expected_to_fail, is_release_guarded
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Imports, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint_rules.flax.nnx_spmd_names import NAMES
-from shardlint_rules.upgrade.places import certainty_of_evaluation, in_a_bridge
-from shardlint_rules.upgrade.public_names import LIBRARIES, Library, libraries, screened
-from shardlint_rules.upgrade.table import table
+from shardlint_rules.upgrade.places import certainty_of_evaluation, is_compatibility_layer
+from shardlint_rules.upgrade.public_names import LIBRARIES, Library, read_libraries, screen_text
+from shardlint_rules.upgrade.table import read_table
 
 _SPELLINGS = 2
 # What is not looked into.
@@ -61,17 +61,21 @@ class UnknownName(Rule):
     code = "SL905"
     name = "unknown-name"
     harm = Harm.CRASH
-    triggers = (Imports(*LIBRARIES, file_says=(screened(),)),)
+    triggers = (Imports(*LIBRARIES, file_says=(screen_text(),)),)
     fixes = "none"
     by_hand = "the name is similar, and the behaviour may differ"
 
     @detector("import")
     def find_names(self, site: Site) -> Iterator[Finding]:
         """Names that an import takes, and attributes of the modules that it binds."""
-        if not isinstance(site.syntax, ast.alias) or in_a_bridge(site) or guarded(site.file, site.syntax):
+        if (
+            not isinstance(site.syntax, ast.alias)
+            or is_compatibility_layer(site)
+            or is_release_guarded(site.file, site.syntax)
+        ):
             return
         library = site.written.partition(".")[0]
-        if library not in libraries() or _is_library_itself(site, library):
+        if library not in read_libraries() or _is_library_itself(site, library):
             return
         alias, statement = site.syntax, site.file.parent(site.syntax)
         taken = isinstance(statement, ast.ImportFrom)
@@ -80,7 +84,7 @@ class UnknownName(Rule):
         if missing is None and taken:
             missing, error = _find_missing(site, module, alias.name), "ImportError"
         if missing is not None:
-            if not expected_to_fail(site.file, alias) and not _told_by_another_rule(missing):
+            if not expected_to_fail(site.file, alias) and not _is_reported_by_other_rule(missing):
                 yield self._report_missing(site, alias, missing, error)
         elif taken:
             yield from self._check_attributes(site, alias.asname or alias.name, site.written)
@@ -95,11 +99,11 @@ class UnknownName(Rule):
         chains = set(re.findall(rf"{local}(?<!\w{local})((?:\s*\.\s*\w+)+)", site.file.source.text))
         if not any(_find_missing_attribute(site, module, re.findall(r"\w+", chain)) for chain in chains):
             return
-        for node in site.file.mentions(local):
+        for node in site.file.find_mentions(local):
             if not isinstance(node, ast.Name) or not _is_module(site, node, module):
                 continue
             found = _first_missing(site, node, module)
-            if found is not None and not _told_by_another_rule(found[1]):
+            if found is not None and not _is_reported_by_other_rule(found[1]):
                 yield self._report_missing(site, *found, "AttributeError")
 
     def _report_missing(self, site: Site, node: ast.AST, missing: _Missing, error: str) -> Finding:
@@ -110,10 +114,10 @@ class UnknownName(Rule):
         elif missing.last is None:
             history = f"`{missing.module}` has no `{missing.name}`"
             if len(missing.library.releases) > 1:
-                why.append(f"no release from {library} {show(missing.library.releases[0])} on has it")
+                why.append(f"no release from {library} {format_release(missing.library.releases[0])} on has it")
         else:
             history = f"`{dotted}` is gone"
-            why.append(f"{library} {show(missing.last)} had it")
+            why.append(f"{library} {format_release(missing.last)} had it")
         sure = certainty_of_evaluation(site.file, node) if error == "AttributeError" else Certainty.PROVEN
         if sure is not Certainty.PROVEN:
             why.append("it raises only if the annotation is evaluated")
@@ -129,14 +133,14 @@ class UnknownName(Rule):
         )
 
 
-def _told_by_another_rule(missing: _Missing) -> bool:
+def _is_reported_by_other_rule(missing: _Missing) -> bool:
     """Return whether SL513 reports the name, with its new place."""
     return f"{missing.module}.{missing.name}" in NAMES
 
 
 def _is_library_itself(site: Site, library: str) -> bool:
     """Return whether the project is the library, or bundles it."""
-    return site.program.project.resolve(library, site.file.path) is not None
+    return site.program.project.resolve_module(library, site.file.path) is not None
 
 
 def _is_module(site: Site, node: ast.Name, module: str) -> bool:
@@ -157,7 +161,7 @@ def _first_missing(site: Site, node: ast.Name, module: str) -> tuple[ast.AST, _M
     if found is None:
         return None
     at, missing = chain[found[0]], found[1]
-    quiet = guarded(site.file, at) or expected_to_fail(site.file, at)
+    quiet = is_release_guarded(site.file, at) or expected_to_fail(site.file, at)
     return None if quiet or _is_set_by_file(site, at.attr) else (at, missing)
 
 
@@ -174,23 +178,23 @@ def _find_missing_attribute(site: Site, module: str, attributes: Sequence[str]) 
 
 
 def _library_of(dotted: str) -> Library:
-    return libraries()[dotted.partition(".")[0]]
+    return read_libraries()[dotted.partition(".")[0]]
 
 
 def _is_function(site: Site, dotted: str) -> bool:
     module, _, last = dotted.rpartition(".")
     place = _release_index(_library_of(dotted), site.target(dotted.partition(".")[0]))
-    return place is not None and _library_of(dotted).function(module, last, place)
+    return place is not None and _library_of(dotted).is_function(module, last, place)
 
 
 def _find_missing(site: Site, module: str, name: str) -> _Missing | None:
     """Return the missing part of a name, if the project's release surely does not have it."""
     library = _library_of(module)
     at = _release_index(library, site.target(module.partition(".")[0]))
-    on = library.on(module, name) if module in library.modules else frozenset()
+    on = library.releases_with_name(module, name) if module in library.modules else frozenset()
     if at in on:  # as nearly always
         return None
-    if name.startswith("_") or name in _UNSEEN or table().find(f"{module}.{name}") is not None:
+    if name.startswith("_") or name in _UNSEEN or read_table().most_specific_entry(f"{module}.{name}") is not None:
         return None
     if _is_function(site, module):
         return _Missing(library, module, name, None)
@@ -219,9 +223,9 @@ def _release_index(library: Library, release: Release) -> int | None:
     """The newest release looked at that is not newer; None where the project's is older than all, or newer."""
     width = 3
     known = [one[:width] for one in library.releases]
-    if compare(release[:2], known[-1][:2]) > 0:
+    if compare_releases(release[:2], known[-1][:2]) > 0:
         return None
-    older = [place for place, one in enumerate(known) if compare(one, release[:width]) <= 0]
+    older = [place for place, one in enumerate(known) if compare_releases(one, release[:width]) <= 0]
     return older[-1] if older else None
 
 
@@ -232,7 +236,7 @@ def _is_set_by_file(site: Site, name: str) -> bool:
         return True
     return any(
         isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
-        for node in site.file.mentions(name)
+        for node in site.file.find_mentions(name)
     )
 
 

@@ -38,17 +38,17 @@ class Known:
     matched: Matched | None = None
 
 
-def projects(report: Report, found: Found, options: Options, places: Places) -> dict[str, Known]:
+def projects_with_baselines(report: Report, found: Found, options: Options, places: Places) -> dict[str, Known]:
     """The projects of a run by their roots, each with its baseline."""
     known: dict[str, Known] = {}
     folders: dict[str, Known] = {}
     for met in found.met:
         folder = os.path.dirname(met.real)
         if folder not in folders:
-            root = places.root(folder)
+            root = places.project_root(folder)
             if root not in known:
-                settings = places.settings(folder)
-                file = _baseline_of(settings, root)
+                settings = places.settings_for(folder)
+                file = _baseline_path(settings, root)
                 known[root] = Known(file, file.parent.resolve(), settings.least_certainty(options.certainty))
             folders[folder] = known[root]
         folders[folder].files.add(met.real)
@@ -57,12 +57,12 @@ def projects(report: Report, found: Found, options: Options, places: Places) -> 
     return known
 
 
-def _baseline_of(settings: Settings, root: str) -> Path:
+def _baseline_path(settings: Settings, root: str) -> Path:
     """The baseline of a project. Raises `BadBaseline` where its settings place it outside of the project."""
     if not settings.baseline:
         return Path(root, NAME)
-    file = settings.folder / settings.baseline
-    inside = os.path.realpath(settings.folder), root
+    file = settings.settings_folder / settings.baseline
+    inside = os.path.realpath(settings.settings_folder), root
     if not any(Path(os.path.realpath(file)).is_relative_to(folder) for folder in inside):
         from shardlint.engine.adoption.baseline import BadBaseline
 
@@ -78,7 +78,11 @@ def baselines_of(found: Found, options: Options, places: Places) -> dict[str, Kn
     from shardlint.engine.adoption.baseline import load_entries
     from shardlint.engine.results import Report
 
-    there = {root: one for root, one in projects(Report(), found, options, places).items() if one.file.is_file()}
+    there = {
+        root: one
+        for root, one in projects_with_baselines(Report(), found, options, places).items()
+        if one.file.is_file()
+    }
     for one in there.values():
         one.entries = load_entries(one.file)
     return there
@@ -95,15 +99,15 @@ def compare_with_baseline(project: Known, report: Report, whole: bool) -> Matche
     undone = {os.path.realpath(path) for path, _ in (*report.skipped, *report.faults)}
     checked = project.files - undone
 
-    def looked(entry: Entry) -> bool:
-        sure = entry.certainty in list(Certainty) and Certainty(entry.certainty).meets(project.least)
+    def is_entry_checked(entry: Entry) -> bool:
+        sure = entry.certainty in list(Certainty) and Certainty(entry.certainty).is_at_least(project.least)
         return whole and sure and os.path.realpath(project.base / entry.path) in checked
 
-    project.matched = match_entries(project.entries or [], project.reports, project.base, looked)
+    project.matched = match_entries(project.entries or [], project.reports, project.base, is_entry_checked)
     return project.matched
 
 
-def all_rules(options: Options) -> bool:
+def checks_all_rules(options: Options) -> bool:
     """Return whether a run checks all rules that the settings select."""
     return not (options.select or options.ignore or options.harm or options.targets)
 
@@ -115,18 +119,18 @@ def leave_out(
 
     Of the files `partly` only some findings are in the report: nothing of them is taken to be gone.
     """
-    for project in projects(report, found, options, places).values():
+    for project in projects_with_baselines(report, found, options, places).values():
         if not project.file.is_file():
             continue
         project.files -= partly
-        matched = compare_with_baseline(project, report, all_rules(options))
+        matched = compare_with_baseline(project, report, checks_all_rules(options))
         report.known += matched.known
         report.baselines.append(project.file)
         report.gone += len(matched.gone)
         replaced = {id(file): findings for file, findings in matched.new}
         mine = {id(file) for file in project.reports}
         report.reports = [
-            file.of(replaced[id(file)]) if id(file) in replaced else file
+            file.select_findings(replaced[id(file)]) if id(file) in replaced else file
             for file in report.reports
             if id(file) not in mine or id(file) in replaced
         ]

@@ -16,13 +16,13 @@ from shardlint.engine.results import Options, Outcome
 from shardlint.source.find import Met
 from shardlint.source.timing import timed
 
-__all__ = ["remembered"]
+__all__ = ["check_with_cache"]
 
 
-def remembered(files: Sequence[Met], options: Options, places: Places, memory: Memory) -> list[Outcome]:
+def check_with_cache(files: Sequence[Met], options: Options, places: Places, memory: Memory) -> list[Outcome]:
     """The outcomes of files, in order: those that are known, and the rest checked now and kept."""
     with timed("remembering"):
-        known = list(map(memory.recall, files))
+        known = list(map(memory.recall_outcome, files))
     left = [index for index, outcome in enumerate(known) if outcome is None]
     if left:
         from shardlint.engine.catalogue import keep_cards, recall_cards
@@ -30,12 +30,16 @@ def remembered(files: Sequence[Met], options: Options, places: Places, memory: M
 
         recall_cards(memory.store)
         checker = Checker(
-            options, places=places, answers=memory.answers(), before=memory.before, graphs=memory.graphs()
+            options,
+            places=places,
+            answers=memory.search_answers(),
+            before=memory.record_before_change,
+            graphs=memory.import_graphs(),
         )
-        fresh = check_files([files[index].path for index in left], checker)
+        fresh = check_files([files[index].shown_path for index in left], checker)
         for index, outcome in zip(left, fresh, strict=True):
             known[index] = outcome
-            memory.keep(files[index].real, outcome)
-        memory.learn(checker.answers(), checker.parts())
+            memory.keep_outcome(files[index].real, outcome)
+        memory.learn_answers(checker.search_answers(), checker.parsed_parts())
         keep_cards(memory.store)
     return [outcome for outcome in known if outcome is not None]

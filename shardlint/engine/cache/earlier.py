@@ -38,16 +38,16 @@ class Earlier:
         self._replaced: dict[str, _Findings | None] = {}
         self._settled = False
 
-    def replace(self, name: str, findings: _Findings | None) -> None:
+    def replace_findings(self, name: str, findings: _Findings | None) -> None:
         """Note what the last run found in a file, which may be something else now. None: that is not known."""
         self._replaced.setdefault(name, findings)
 
-    def forget(self) -> None:
+    def forget_state(self) -> None:
         """Let go of the state: settings or releases are others now."""
         self.is_known = False
         self._replaced.clear()
 
-    def settle(self, changed: Iterable[str], base: Base | None = None) -> bool:
+    def settle_state(self, changed: Iterable[str], base: Base | None = None) -> bool:
         """Tell the state by how it differs from now, and make it that of a revision. Once, after all is checked.
 
         Returns whether it is worth saving.
@@ -61,8 +61,8 @@ class Earlier:
             self._set_digests({}, True)
             self.commit = ""
             return True
-        if base is not None and (changed or not self.is_known or base.commit != self.commit):
-            self.commit = base.commit
+        if base is not None and (changed or not self.is_known or base.base_commit != self.commit):
+            self.commit = base.base_commit
             there = self._digests_of_base(base)
             names = {*self.digests, *changed, *there}
             wanted = {name: there[name] if name in there else self._digest_now(name) for name in names}
@@ -86,18 +86,18 @@ class Earlier:
 
     def _digest_now(self, name: str) -> str | None:
         files = self._files
-        return files.digests[name] if files.same(name) else files.digest(name)
+        return files.digests[name] if files.is_unchanged(name) else files.content_digest(name)
 
     def _digests_of_base(self, base: Base) -> dict[str, str | None]:
         found: dict[str, str | None] = {}
-        for real, data in base.texts.items():
-            name = self._files.name(real)
+        for real, data in base.texts_at_base.items():
+            name = self._files.name_from_root(real)
             # Of a file that is there and is none of the project's nobody asks.
-            if name is not None and (name in self._files.walked or self._files.current(name) is None):
+            if name is not None and (name in self._files.walked or self._files.current_stamp(name) is None):
                 text = program_text(Path(real), data) if data is not None else None
                 found[name] = digest_bytes(text) if text is not None else None
         return found
 
-    def data(self) -> list[Any]:
+    def encode_state(self) -> list[Any]:
         """The state, to be saved."""
         return [self.complete, self.digests, self.findings, self.commit]

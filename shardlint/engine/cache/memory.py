@@ -40,19 +40,19 @@ class Memory:
         self._folders: dict[str, Shard] = {}
         self._known_screens: dict[str, Screens] = {}
 
-    def recall(self, met: Met) -> Outcome | None:
+    def recall_outcome(self, met: Met) -> Outcome | None:
         """Return the cached outcome of a file; None if it must be checked."""
-        return self._shard_of_file(met.real).recall(met)
+        return self._shard_of_file(met.real).recall_outcome(met)
 
-    def keep(self, real: str, outcome: Outcome) -> None:
+    def keep_outcome(self, real: str, outcome: Outcome) -> None:
         """Keep what was found in a file."""
-        self._shard_of_file(real).keep(real, outcome)
+        self._shard_of_file(real).keep_outcome(real, outcome)
 
-    def answers(self) -> dict[ScopeKey, Answers]:
+    def search_answers(self) -> dict[ScopeKey, Answers]:
         """Return the current results of searches through the projects."""
-        return {key: shard.answers() for key, (_, shard) in self._shards.items()}
+        return {key: shard.search_answers() for key, (_, shard) in self._shards.items()}
 
-    def graphs(self) -> dict[ScopeKey, Callable[[], ImportGraph | None]]:
+    def import_graphs(self) -> dict[ScopeKey, Callable[[], ImportGraph | None]]:
         """Which files of the projects import which, for whoever asks."""
         return {key: shard.known_graph for key, (_, shard) in self._shards.items()}
 
@@ -60,20 +60,20 @@ class Memory:
         """Which files of the project of a file import which."""
         return self._shard_of_file(real).find_graph()
 
-    def before(self, real: str) -> Before | None:
+    def record_before_change(self, real: str) -> Before | None:
         """Return the record of a file from before a change."""
         return self._shard_of_file(real).known_before(real)
 
-    def learn(self, answers: Mapping[ScopeKey, Answers], parts: Mapping[str, tuple[Part, ...]]) -> None:
+    def learn_answers(self, answers: Mapping[ScopeKey, Answers], parts: Mapping[str, tuple[Part, ...]]) -> None:
         """Keep what searches found, and the parts of files."""
         for key, found in answers.items():
             if key in self._shards:
-                self._shards[key][1].learn(found, parts)
+                self._shards[key][1].learn_answers(found, parts)
 
     @property
     def is_dirty(self) -> bool:
         """True if there is anything to save."""
-        return any(shard.dirty for _, shard in self._shards.values())
+        return any(shard.is_dirty for _, shard in self._shards.values())
 
     def compare_with(self, root: str, base: Base) -> None:
         """Tell from here on what was found in the files of a project at a revision."""
@@ -89,27 +89,27 @@ class Memory:
         """Keep what was found in a file at the revision."""
         self._shard_of_file(real).keep_earlier(real, findings)
 
-    def save(self) -> None:
+    def save_new(self) -> None:
         """Save what is new."""
         for name, shard in self._shards.values():
-            if shard.dirty:
-                data = shard.data()
-                shard.records.save(data["outcomes"])
-                self.store.save(name, data)
+            if shard.is_dirty:
+                data = shard.encode_all()
+                shard.records.save_new(data["outcomes"])
+                self.store.save_data(name, data)
 
     def _shard_of_file(self, real: str) -> Shard:
         known = self._folders.get(real.rpartition(os.sep)[0])
         if known is None:
             folder = os.path.dirname(real)
-            settings = self.places.settings(folder)
-            key = scope_key(settings, self.places.root(folder))
+            settings = self.places.settings_for(folder)
+            key = scope_key(settings, self.places.project_root(folder))
             if key not in self._shards:
                 options = self.options
                 asks = [options.select, options.ignore, options.harm, options.extend_select]
                 targets = sorted(options.targets.items())
                 about = json.dumps([key, repr(settings), *asks, options.certainty, targets])
                 name = f"{digest_bytes(about.encode())}.json"
-                loaded = self.store.load(name)
+                loaded = self.store.load_data(name)
                 # Whoever asks for rules that there are not is told so, also where nothing would be checked.
                 own = (settings.select, settings.extend_select, settings.ignore, settings.per_file_ignores)
                 asked = any((*asks, *own))
@@ -130,15 +130,15 @@ class Memory:
             return None
         own = settings.own_names
         name = f"words-{sure}.json"
-        if own.waking:
-            name = f"{digest_bytes(json.dumps(['words', sure, own.waking]).encode())}.json"
+        if own.triggering_names:
+            name = f"{digest_bytes(json.dumps(['words', sure, own.triggering_names]).encode())}.json"
         if name not in self._known_screens:
             try:
-                kept = self.store.load(name) or {}
-                whole = Screen.load(kept["all"])
+                kept = self.store.load_data(name) or {}
+                whole = Screen.load_screen(kept["all"])
                 found: Screens = (
                     whole,
-                    {str(module): whole.without(left) for module, left in kept["without"].items()},
+                    {str(module): whole.select_rules(left) for module, left in kept["without"].items()},
                 )
             except (TypeError, ValueError, AttributeError, KeyError):
                 from shardlint.engine.catalogue import recall_cards
@@ -146,7 +146,7 @@ class Memory:
 
                 recall_cards(self.store)
                 found = make_screens(sure, own)
-                without = {module: one.left_of(found[0]) for module, one in found[1].items()}
-                self.store.save(name, {"all": found[0].dump(), "without": without})
+                without = {module: one.difference_from(found[0]) for module, one in found[1].items()}
+                self.store.save_data(name, {"all": found[0].dump_screen(), "without": without})
             self._known_screens[name] = found
         return self._known_screens[name]

@@ -24,7 +24,7 @@ class Records:
         self._loaded: dict[int, dict[str, str]] = {}
         self._dirty: set[int] = set()
 
-    def get(self, name: str, mark: str, path: Callable[[str], str]) -> Record | None:
+    def get_record(self, name: str, mark: str, path: Callable[[str], str]) -> Record | None:
         """The record of a file that was kept under a mark; None where it is not there."""
         text = self._load_records(_bucket_of_name(name)).get(name, "")
         if not text or record_mark(text) != mark:
@@ -34,7 +34,7 @@ class Records:
         except (LookupError, TypeError, ValueError, AttributeError):
             return None
 
-    def put(self, name: str, record: Record, called: Callable[[str], str]) -> str:
+    def put_record(self, name: str, record: Record, called: Callable[[str], str]) -> str:
         """Keep a record. Returns its mark."""
         text = json.dumps(_encode_record(record, called), separators=(",", ":"))
         place = _bucket_of_name(name)
@@ -42,15 +42,15 @@ class Records:
         self._dirty.add(place)
         return record_mark(text)
 
-    def save(self, there: Mapping[str, Any]) -> None:
+    def save_new(self, there: Mapping[str, Any]) -> None:
         """Save what is new, of files that are there."""
         for place in self._dirty:
             kept = {name: text for name, text in self._loaded[place].items() if name in there}
-            self._store.save(self._record_file_name(place), {"records": kept})
+            self._store.save_data(self._record_file_name(place), {"records": kept})
 
     def _load_records(self, place: int) -> dict[str, str]:
         if place not in self._loaded:
-            found = (self._store.load(self._record_file_name(place)) or {}).get("records", {})
+            found = (self._store.load_data(self._record_file_name(place)) or {}).get("records", {})
             texts = isinstance(found, dict) and set(map(type, found.values())) <= {str}
             self._loaded[place] = found if texts else {}
         return self._loaded[place]
@@ -103,7 +103,7 @@ def _decode_record(data: Any, path: Callable[[str], str]) -> Record:
                 str(sites),
                 int(needed, 16),
                 {
-                    code: Group(int(bits, 16), tuple(_told_again(one, path) for one in told))
+                    code: Group(int(bits, 16), tuple(_decode_told(one, path) for one in told))
                     for code, (bits, told) in groups.items()
                 },
             )
@@ -113,7 +113,7 @@ def _decode_record(data: Any, path: Callable[[str], str]) -> Record:
     )
 
 
-def _told_again(data: Any, path: Callable[[str], str]) -> Told:
+def _decode_told(data: Any, path: Callable[[str], str]) -> Told:
     from shardlint.engine.cache.coding import decode_finding
     from shardlint.engine.groups import Told
 

@@ -15,7 +15,7 @@ from shardlint.engine.cache.earlier import Earlier
 from shardlint.engine.cache.files import Files, stamp_at
 from shardlint.engine.results import NOTHING, QUIET, FileReport, Outcome
 from shardlint.source.find import Met
-from shardlint.source.import_graph import ImportGraph, imports_of
+from shardlint.source.import_graph import ImportGraph, parse_imports
 from shardlint.source.notebook import read_program
 from shardlint.source.screen import Texts
 from shardlint.source.searches import JOINED, OF_FILES, SEARCHES, TOGETHER, search_holds
@@ -79,13 +79,13 @@ class Shard:
 
     def _load_data(self, data: dict[str, Any]) -> None:
         names, digests, sizes, written, changed, numbers = data.get("files") or ([], [], [], [], [], [])
-        times = _all_of_type(int, written) and _all_of_type(int, changed)
+        times = _are_all_of_type(int, written) and _are_all_of_type(int, changed)
         if not (
-            _all_of_type(str, names)
-            and _all_of_type(str, digests)
-            and _all_of_type(int, sizes)
+            _are_all_of_type(str, names)
+            and _are_all_of_type(str, digests)
+            and _are_all_of_type(int, sizes)
             and times
-            and _all_of_type(int, numbers)
+            and _are_all_of_type(int, numbers)
         ):
             raise TypeError("no names, digests and stamps")
         columns = zip(sizes, written, changed, numbers, strict=True)
@@ -120,51 +120,51 @@ class Shard:
             int(index): [names[place] for place in places] for index, places in data.get("found", {}).items()
         }
         for needs, found, _, _ in self.outcomes.values():
-            if not isinstance(found, list) or not _all_of_type(int, needs):
+            if not isinstance(found, list) or not _are_all_of_type(int, needs):
                 raise TypeError("no needs and findings")
             if needs and not 0 <= min(needs) <= max(needs) < len(self._saved_needs[1]):
                 raise ValueError("rests on what is not there")
 
     @property
-    def dirty(self) -> bool:
+    def is_dirty(self) -> bool:
         """True if there is anything to save."""
         return self._dirty or self.files.touched
 
     @cached_property
-    def needs(self) -> list[tuple[str, ...]]:
+    def outcome_needs(self) -> list[tuple[str, ...]]:
         """Return the dependencies of outcomes, by number."""
         names, saved = self._saved_needs
         return [_load_need(need, names) for need in saved]
 
     @cached_property
-    def _index(self) -> dict[tuple[str, ...], int]:
-        return {need: index for index, need in enumerate(self.needs)}
+    def _need_numbers(self) -> dict[tuple[str, ...], int]:
+        return {need: index for index, need in enumerate(self.outcome_needs)}
 
     # what is known
 
-    def recall(self, met: Met) -> Outcome | None:
+    def recall_outcome(self, met: Met) -> Outcome | None:
         """Return the cached outcome of a file; None if it must be checked."""
-        name = self.files.name(met.real)
+        name = self.files.name_from_root(met.real)
         if name is None:
             return None
         same = met.stamp is not None and self.files.stamps.get(name) == met.stamp
         if same:
-            self.files.take(name)
-        if same or self.files.same(name):
+            self.files.mark_unchanged(name)
+        if same or self.files.is_unchanged(name):
             if name in self.quiet:
                 return QUIET
             if name in self.outcomes:
                 return self._known_outcome(met, name)
         screens = self.screens()
-        text = self.files.text(name) if screens is not None else None
+        text = self.files.file_contents(name) if screens is not None else None
         if screens is None or text is None or b"shardlint:" in text:
             return None
         screen, without = screens
         texts = Texts(text)
-        hits = screen.hits(texts)
+        hits = screen.find_words(texts)
         if hits:
             gone = any(
-                not left.of(hits, texts) and not self._imports_module(module)
+                not left.filter_words(hits, texts) and not self._imports_module(module)
                 for module, left in without.items()
             )
             return NOTHING if gone and _is_parsable(text) else None
@@ -179,15 +179,15 @@ class Shard:
     def _imports_module(self, module: str) -> bool:
         """Return whether any file of the project imports a module, as the program model would answer."""
         if module not in self._there:
-            self._there[module] = self._look_for(module)
+            self._there[module] = self._search_import_of(module)
         return self._there[module]
 
-    def _look_for(self, module: str) -> bool:
+    def _search_import_of(self, module: str) -> bool:
         self._drop_stale_answers()
         files = self.files.walked
         if sum(stamp[0] for stamp in files.values()) > _FEW_BYTES:
             return True  # so much had better be read once, by whoever checks
-        texts = (read_program(Path(self.files.path(name))) or b"" for name in files)
+        texts = (read_program(Path(self.files.absolute_path(name))) or b"" for name in files)
         return any(search_holds(("imported", module), text) for text in texts)
 
     def _known_outcome(self, met: Met, name: str) -> Outcome | None:
@@ -200,14 +200,14 @@ class Shard:
         findings = self._decode_findings(coded)
         if findings is None:
             return None
-        report = FileReport(met.path, None, findings) if findings else None
-        return Outcome(met.path, report, None if reason is None else str(reason))
+        report = FileReport(met.shown_path, None, findings) if findings else None
+        return Outcome(met.shown_path, report, None if reason is None else str(reason))
 
-    def answers(self) -> Answers:
+    def search_answers(self) -> Answers:
         """Return the current results of searches through the project."""
         self._drop_stale_answers()
         return {
-            self.needs[index]: [Path(self.files.path(name)) for name in names]
+            self.outcome_needs[index]: [Path(self.files.absolute_path(name)) for name in names]
             for index, names in self.found.items()
         }
 
@@ -219,7 +219,7 @@ class Shard:
         """Which files of the project import which now."""
         self._drop_stale_answers()
         self._dirty = self._dirty or not self.imports
-        return self._graphs[1]
+        return self._import_graphs[1]
 
     # what is looked at again
 
@@ -228,32 +228,32 @@ class Shard:
         from shardlint.engine.groups import Before
         from shardlint.model.bits import Bits
 
-        name = self.files.name(real)
+        name = self.files.name_from_root(real)
         needs, mark = self.before.get(name or "", ([], ""))
-        record = self.records.get(name, mark, self.files.path) if name is not None and mark else None
+        record = self.records.get_record(name, mark, self.files.absolute_path) if name is not None and mark else None
         if record is None:
             return None
         dead = sum(1 << place for place, index in enumerate(needs) if index in self._dead)
         return Before(
-            record, Bits(self._normalize_need(self.needs[index]) for index in needs), dead, self._named
+            record, Bits(self._normalize_need(self.outcome_needs[index]) for index in needs), dead, self._named
         )
 
     def _normalize_need(self, need: tuple[str, ...]) -> Need:
         """A need as it is noted."""
         if need[0] == "file":
-            return Path(self.files.path(need[1]))
-        return (need[0], self.files.path(need[1]), *need[2:]) if need[0] in _OF_FILES else need
+            return Path(self.files.absolute_path(need[1]))
+        return (need[0], self.files.absolute_path(need[1]), *need[2:]) if need[0] in _OF_FILES else need
 
     # what is new
 
-    def keep(self, real: str, outcome: Outcome) -> None:
+    def keep_outcome(self, real: str, outcome: Outcome) -> None:
         """Keep what was found in a file just now."""
-        name = self.files.name(real)
+        name = self.files.name_from_root(real)
         if name is None:
             return
         self._dirty = True
         if name not in self.quiet and name not in self.outcomes:
-            self.earlier.replace(name, None)
+            self.earlier.replace_findings(name, None)
         self.quiet.discard(name)
         self.outcomes.pop(name, None)
         if outcome.quiet:
@@ -262,7 +262,7 @@ class Shard:
             found = self._encode_findings(outcome.report.findings if outcome.report is not None else [])
             needs = [self._number_of_need(need) for need in outcome.needed]
             mark = (
-                self.records.put(name, outcome.record, self.files.called)
+                self.records.put_record(name, outcome.record, self.files.display_name)
                 if outcome.record is not None
                 else ""
             )
@@ -271,11 +271,11 @@ class Shard:
     def compare_with(self, base: Base) -> None:
         """Tell from here on what was found at a revision."""
         self._drop_stale_answers()
-        self._dirty = self.earlier.settle(self._changed, base) or self._dirty
+        self._dirty = self.earlier.settle_state(self._changed, base) or self._dirty
 
     def findings_earlier(self, real: str) -> list[Finding] | None:
         """Return the findings of a file that was the same at that revision; None if they are not known."""
-        name = self.files.name(real)
+        name = self.files.name_from_root(real)
         if name in self.earlier.digests:
             return None
         found = self.earlier.findings.get(name) if name is not None else None
@@ -285,7 +285,7 @@ class Shard:
 
     def keep_earlier(self, real: str, findings: list[Finding]) -> None:
         """Keep what was found in a file at that revision."""
-        name = self.files.name(real)
+        name = self.files.name_from_root(real)
         if name is not None:
             self._dirty = True
             self.earlier.findings[name] = self._encode_findings(findings)
@@ -293,55 +293,55 @@ class Shard:
     def _encode_findings(self, findings: Iterable[Finding]) -> list[Any]:
         from shardlint.engine.cache.coding import encode_finding
 
-        return [[*encode_finding(one), list(map(self.files.called, one.rests))] for one in findings]
+        return [[*encode_finding(one), list(map(self.files.display_name, one.rests))] for one in findings]
 
     def _decode_findings(self, found: Iterable[Any]) -> list[Finding] | None:
         from shardlint.engine.cache.coding import decode_finding
 
         try:
-            return [decode_finding(finding, tuple(map(self.files.path, rests))) for *finding, rests in found]
+            return [decode_finding(finding, tuple(map(self.files.absolute_path, rests))) for *finding, rests in found]
         except (LookupError, TypeError, ValueError):
             return None
 
-    def learn(self, answers: Answers, parts: Mapping[str, tuple[Part, ...]]) -> None:
+    def learn_answers(self, answers: Answers, parts: Mapping[str, tuple[Part, ...]]) -> None:
         """Keep what searches found, of those that something rests on, and the parts of files."""
-        self._parts.update((self.files.called(real), found) for real, found in parts.items())
+        self._parts.update((self.files.display_name(real), found) for real, found in parts.items())
         for question, paths in answers.items():
-            index = self._index.get(question)
+            index = self._need_numbers.get(question)
             if index is not None:
-                self.found[index] = [self.files.called(str(path)) for path in paths]
+                self.found[index] = [self.files.display_name(str(path)) for path in paths]
 
     def _number_of_need(self, need: Need) -> int:
         if isinstance(need, Path):
             need = ("file", str(need))
         if need[0] in _OF_FILES:
-            need = (need[0], self.files.called(need[1]), *need[2:])
-            self.files.current(need[1])
-        if need not in self._index:
-            self._index[need] = len(self.needs)
-            self.needs.append(need)
-        return self._index[need]
+            need = (need[0], self.files.display_name(need[1]), *need[2:])
+            self.files.current_stamp(need[1])
+        if need not in self._need_numbers:
+            self._need_numbers[need] = len(self.outcome_needs)
+            self.outcome_needs.append(need)
+        return self._need_numbers[need]
 
-    def data(self) -> dict[str, Any]:
+    def encode_all(self) -> dict[str, Any]:
         """All that holds, to be saved."""
         self._drop_stale_answers()
-        self.earlier.settle(self._changed)
+        self.earlier.settle_state(self._changed)
         files: dict[str, tuple[str, int, int, int, int]] = {}
         recent = time.time_ns() - _TICK
         walked = self.files.walked
-        grouped = "_graphs" in vars(self) or any(need[0] in (TOGETHER, JOINED) for need in self.needs)
+        grouped = "_import_graphs" in vars(self) or any(need[0] in (TOGETHER, JOINED) for need in self.outcome_needs)
         imports: dict[str, tuple[str, ...]] = {}
         codes: dict[str, str] = {}
-        read = {need[1] for need in self.needs if need[0] in _OF_FILES}
+        read = {need[1] for need in self.outcome_needs if need[0] in _OF_FILES}
         for name, stamp in {**self.files.named, **walked}.items():
             if grouped and name in walked:
                 imports[name] = self._imports_of_file(name)
             if name in read:
-                codes[name] = self.files.code(name, self._parts.get(name))
-            text = self.files.digests[name] if self.files.same(name) else self.files.digest(name) or ""
-            self.files.let_go(name)
+                codes[name] = self.files.code_digests(name, self._parts.get(name))
+            text = self.files.digests[name] if self.files.is_unchanged(name) else self.files.content_digest(name) or ""
+            self.files.release_text(name)
             # One that changed meanwhile the next run looks at anew.
-            if stamp_at(self.files.path(name)) == stamp:
+            if stamp_at(self.files.absolute_path(name)) == stamp:
                 size, written, changed, number = stamp
                 files[name] = text, size, written, changed if changed < recent else -1, number
         outcomes = {name: entry for name, entry in self.outcomes.items() if name in files}
@@ -354,7 +354,7 @@ class Shard:
             "edges": self._edges_of({name: imports[name] for name in files if name in imports}),
             "codes": [codes.get(name, "") for name in files],
             "telling": self.telling,
-            "earlier": self.earlier.data(),
+            "earlier": self.earlier.encode_state(),
             "quiet": sorted(self.quiet & files.keys()),
             "outcomes": {
                 name: [
@@ -365,7 +365,7 @@ class Shard:
                 ]
                 for name, (needs, found, reason, mark) in outcomes.items()
             },
-            "needs": [self._saved_need(self.needs[index], listed) for index in used],
+            "needs": [self._saved_need(self.outcome_needs[index], listed) for index in used],
             "found": {
                 place[index]: [listed[name] for name in self.found[index]]
                 for index in used
@@ -385,43 +385,43 @@ class Shard:
         """Look at the whole project, and let go of what no longer holds."""
         if self.files.looked:
             return
-        folders = self.files.walk()
+        folders = self.files.walk_project()
         telling = self._folder_stamps(folders)
         if telling != self.telling:
             self.telling = telling
-            self.earlier.forget()
-            self.outcomes, self.needs, self.found, self.before = {}, [], {}, {}
-            self.__dict__.pop("_index", None)
+            self.earlier.forget_state()
+            self.outcomes, self.outcome_needs, self.found, self.before = {}, [], {}, {}
+            self.__dict__.pop("_need_numbers", None)
             self._dirty = True
         if self.files.walked == self.files.stamps:
             return
         every = {**self.files.stamps, **self.files.walked}
-        changed = self._changed = [name for name in every if not self.files.same(name)]
+        changed = self._changed = [name for name in every if not self.files.is_unchanged(name)]
         if not changed:
             return
         self._dirty = True
         stale = self.quiet.intersection(changed) & self.files.stamps.keys()
         self.quiet -= stale
         for name in stale:
-            self.earlier.replace(name, [])
-        moved = any(name not in self.files.stamps or self.files.current(name) is None for name in changed)
+            self.earlier.replace_findings(name, [])
+        moved = any(name not in self.files.stamps or self.files.current_stamp(name) is None for name in changed)
         among = set(changed)
         # What rests on a file sees its code. Of where that stands it may have told.
         self._named = tuple(map(os.path.basename, changed))
-        self._edited = {name: self.files.edited(name) for name in changed if name in self.files.codes}
+        self._edited = {name: self.files.code_changes(name) for name in changed if name in self.files.codes}
         self._dead = {
-            index for index, need in enumerate(self.needs) if self._is_dead(index, need, among, moved)
+            index for index, need in enumerate(self.outcome_needs) if self._is_dead(index, need, among, moved)
         }
         for name, (needs, found, _, mark) in list(self.outcomes.items()):
-            if name in among or not self._dead.isdisjoint(needs) or _tells_of(found, self._named):
+            if name in among or not self._dead.isdisjoint(needs) or _mentions_files(found, self._named):
                 del self.outcomes[name]
                 self.before[name] = needs, mark
-                self.earlier.replace(name, found)
+                self.earlier.replace_findings(name, found)
 
     def _is_dead(self, index: int, need: tuple[str, ...], changed: set[str], moved: bool) -> bool:
         """Return whether a dependency has changed. Results of searches are updated first."""
         if need[0] in _OF_FILES:
-            return need[1] in changed and (need[1] not in self._edited or self._edited[need[1]].touches(need))
+            return need[1] in changed and (need[1] not in self._edited or self._edited[need[1]].may_have_changed(need))
         if need[0] in (TOGETHER, JOINED):
             return not self._same_files(need[1], need[0] == JOINED)
         known = self.found.get(index)
@@ -441,16 +441,19 @@ class Shard:
 
     def _same_files(self, path: str, joined: bool) -> bool:
         """Return whether a file may run together with the same files as before."""
-        before, after = self._graphs
+        before, after = self._import_graphs
         if before is after:
             return True
-        one, other = (graph.joined(path) if joined else graph.together(path) for graph in (before, after))
+        one, other = (
+            graph.files_transitively_together(path) if joined else graph.files_run_together(path)
+            for graph in (before, after)
+        )
         if (joined, one, other) not in self._same_group:
-            self._same_group[joined, one, other] = before.names(one) == after.names(other)
+            self._same_group[joined, one, other] = before.paths_of_bits(one) == after.paths_of_bits(other)
         return self._same_group[joined, one, other]
 
     @cached_property
-    def _graphs(self) -> tuple[ImportGraph, ImportGraph]:
+    def _import_graphs(self) -> tuple[ImportGraph, ImportGraph]:
         """The imports of the project as they were and as they are."""
         now = {name: self._imports_of_file(name) for name in self.files.walked}
         before = self._make_graph(self.imports, self._edges)
@@ -459,39 +462,39 @@ class Shard:
     def _make_graph(
         self, imports: Mapping[str, tuple[str, ...]], edges: list[list[int]] | None = None
     ) -> ImportGraph:
-        return ImportGraph(self.root, {self.files.path(name): found for name, found in imports.items()}, edges)
+        return ImportGraph(self.root, {self.files.absolute_path(name): found for name, found in imports.items()}, edges)
 
     def _edges_of(self, imports: Mapping[str, tuple[str, ...]]) -> list[list[int]]:
         """The edges of the graph of some imports, to be saved."""
-        places = {self.files.path(name): place for place, name in enumerate(imports)}
-        graph = self._graphs[1] if "_graphs" in vars(self) else self._make_graph(imports)
+        places = {self.files.absolute_path(name): place for place, name in enumerate(imports)}
+        graph = self._import_graphs[1] if "_import_graphs" in vars(self) else self._make_graph(imports)
         if graph.imports.keys() != places.keys():
             graph = self._make_graph(imports)
         to = [places[path] for path in graph.paths]
-        found = dict(zip(graph.paths, graph.edges, strict=True))
+        found = dict(zip(graph.paths, graph.import_edges, strict=True))
         return [sorted(to[one] for one in found[path]) for path in places]
 
     def _imports_of_file(self, name: str) -> tuple[str, ...]:
-        if name in self.imports and self.files.same(name):
+        if name in self.imports and self.files.is_unchanged(name):
             return self.imports[name]
-        return imports_of(self.files.text(name) or b"")
+        return parse_imports(self.files.file_contents(name) or b"")
 
     def _module_file(self, question: tuple[str, ...]) -> list[str]:
         from shardlint.model.project import Project
 
         found = Project(Path(self.root)).module_file(question)
-        return [self.files.called(str(found))] if found is not None else []
+        return [self.files.display_name(str(found))] if found is not None else []
 
     def _file_holds(self, question: tuple[str, ...], name: str) -> bool:
-        text = self.files.text(name) if name in self.files.walked else None
+        text = self.files.file_contents(name) if name in self.files.walked else None
         return text is not None and search_holds(question, text)
 
     def _folder_stamps(self, folders: list[str]) -> list[Any]:
         found: list[Any] = [[place, change_time(place)] for place, _ in site_packages(self.root)]
         for path in folders:
-            folder = self.files.tree.folder(path)
+            folder = self.files.tree.folder_contents(path)
             for name, stamp in (folder.telling if folder is not None else {}).items():
-                found.append([f"{self.files.below(path)}/{name}", *stamp])
+                found.append([f"{self.files.path_from_root(path)}/{name}", *stamp])
         return found
 
 
@@ -504,7 +507,7 @@ def _load_need(need: Any, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(str, (kind, *said)))
 
 
-def _tells_of(findings: list[Any], names: Iterable[str]) -> bool:
+def _mentions_files(findings: list[Any], names: Iterable[str]) -> bool:
     """Return whether findings mention one of some files, in which lines may have moved."""
     said = json.dumps([finding[:-1] for finding in findings])  # without the files that each rests on
     return any(name in said for name in names)
@@ -521,5 +524,5 @@ def _is_parsable(data: bytes) -> bool:
     return b"coding" not in data[:200]
 
 
-def _all_of_type(kind: type, values: Any) -> bool:
+def _are_all_of_type(kind: type, values: Any) -> bool:
     return isinstance(values, list) and set(map(type, values)) <= {kind}

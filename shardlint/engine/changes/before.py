@@ -15,8 +15,8 @@ from shardlint.engine.changes.git import (
     contents_of,
     files_of,
     is_same,
-    top_of,
     tracked_files,
+    working_tree_top,
 )
 from shardlint.source.find import survey_folder
 from shardlint.source.text import NOTEBOOK_BYTES, NOTEBOOKS
@@ -30,7 +30,7 @@ def base_of(revision: str) -> str:
     return os.environ.get("PRE_COMMIT_FROM_REF") or revision
 
 
-def changed(revision: str, folder: Path) -> list[Path]:
+def changed_files(revision: str, folder: Path) -> list[Path]:
     """The files below a folder that differ from where this branch left a revision, and those git does not know yet.
 
     Raises `BadSettings` where that cannot be told.
@@ -40,7 +40,7 @@ def changed(revision: str, folder: Path) -> list[Path]:
 
 def differing_files(revision: str, folder: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
     """The same, with those that are no longer there, and of all kinds where no suffixes are named."""
-    top = top_of(folder)
+    top = working_tree_top(folder)
     return [top / name for name, _ in _differing_files(top, _fork_commit(top, revision), folder, suffixes)]
 
 
@@ -63,7 +63,7 @@ def _walked_files(folder: Path, top: Path) -> Iterator[str]:
     """The Python files and settings that a walk meets in a folder, by their paths from the top."""
     tree = Tree()
     files, folders = survey_folder(folder, tree)
-    told = (f"{path}/{name}" for path in folders for name in getattr(tree.folder(path), "telling", ()))
+    told = (f"{path}/{name}" for path in folders for name in getattr(tree.folder_contents(path), "telling", ()))
     for path in map(Path, (*files, *told)):
         if path.is_relative_to(top):
             yield path.relative_to(top).as_posix()
@@ -77,17 +77,17 @@ class Base:
 
     @cached_property
     def _top_folder(self) -> Path:
-        return top_of(self._root)
+        return working_tree_top(self._root)
 
     @cached_property
-    def commit(self) -> str:
+    def base_commit(self) -> str:
         """The commit; empty where nothing was committed yet."""
         return _fork_commit(self._top_folder, self._revision)
 
     @cached_property
-    def texts(self) -> dict[str, bytes | None]:
+    def texts_at_base(self) -> dict[str, bytes | None]:
         """The texts of the files that differ now, by their real paths; None for a file that was not there."""
-        differing = dict(_differing_files(self._top_folder, self.commit, self._root, (*SUFFIXES, *NOTEBOOKS)))
+        differing = dict(_differing_files(self._top_folder, self.base_commit, self._root, (*SUFFIXES, *NOTEBOOKS)))
         blobs = {
             name: blob for name, blob in differing.items() if blob is not None and blob.mode.startswith("10")
         }

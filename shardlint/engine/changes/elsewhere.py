@@ -20,7 +20,7 @@ from shardlint.engine.file_choice import choose_files
 from shardlint.engine.results import FileReport
 from shardlint.source.decoding import decode_file
 from shardlint.source.find import Met, survey_folder
-from shardlint.source.import_graph import ImportGraph, imports_in
+from shardlint.source.import_graph import ImportGraph, read_imports
 from shardlint.source.text import Source, Unreadable
 
 if TYPE_CHECKING:
@@ -52,15 +52,15 @@ class Elsewhere:
                     if met.real not in checked
                 ],
             )
-            for root, files in _by_project(named, places).items()
+            for root, files in _group_by_project(named, places).items()
         }
 
     @property
-    def met(self) -> list[Met]:
+    def other_files(self) -> list[Met]:
         """The other files."""
         return [met for _, others in self._projects.values() for met in others]
 
-    def caused(
+    def findings_caused(
         self, outcomes: Sequence[Outcome], since: str | None, memory: Memory | None
     ) -> Iterator[FileReport]:
         """The findings in the other files that rest on the named ones, and that were not there without them.
@@ -76,9 +76,9 @@ class Elsewhere:
                 if (report := outcome.report) is not None
                 and (kept := _findings_resting_on(report, files)) is not None
             }
-            if base is not None and memory is not None and (resting or memory.is_dirty) and base.commit:
+            if base is not None and memory is not None and (resting or memory.is_dirty) and base.base_commit:
                 memory.compare_with(root, base)
-            if base is not None and resting and not base.commit:
+            if base is not None and resting and not base.base_commit:
                 yield from resting.values()  # nothing was ever committed: all is new
                 continue
             if base is not None and memory is not None:
@@ -87,7 +87,7 @@ class Elsewhere:
                 before = self._findings_before(resting, base or files, memory if base is not None else None)
                 entries = entries_of(before, Path(root))
                 matched = match_entries(entries, list(resting.values()), Path(root), lambda _: False)
-                yield from (file.of(findings) for file, findings in matched.new)
+                yield from (file.select_findings(findings) for file, findings in matched.new)
 
     def _findings_before(
         self, reports: Mapping[str, FileReport], state: Base | set[str], memory: Memory | None
@@ -102,7 +102,7 @@ class Elsewhere:
                     from shardlint.engine.one_file import Checker
 
                     overlay.update(
-                        _sources_of_texts(state.texts if isinstance(state, Base) else dict.fromkeys(state))
+                        _sources_of_texts(state.texts_at_base if isinstance(state, Base) else dict.fromkeys(state))
                     )
                     checker = Checker(self._options, overlay, self._places)
                 found = checker.check_file(Path(real)).report
@@ -120,13 +120,13 @@ def _sources_of_texts(texts: Mapping[str, bytes | None]) -> Iterator[tuple[Path,
             yield Path(name), decode_file(Path(name), data) if data else Source(Path(name), "")
 
 
-def _by_project(given: Iterable[str], places: Places) -> dict[str, set[str]]:
+def _group_by_project(given: Iterable[str], places: Places) -> dict[str, set[str]]:
     """The files by their project; those in no marked one stand alone."""
     projects: dict[str, set[str]] = {}
     for path in given:
         folder = os.path.dirname(path)
         if places.is_marked(folder):
-            projects.setdefault(places.root(folder), set()).add(path)
+            projects.setdefault(places.project_root(folder), set()).add(path)
     return projects
 
 
@@ -134,7 +134,7 @@ def _other_files(
     root: str, files: set[str], options: Options, places: Places, memory: Memory | None
 ) -> list[Met]:
     graph = memory.find_graph(min(files)) if memory is not None else _build_graph(root, places)
-    others = _running_with(files, graph)
+    others = _files_running_with(files, graph)
     if not others:
         return []
     return [
@@ -149,15 +149,15 @@ def _is_new(report: FileReport, before: list[Finding] | None) -> bool:
 
 def _build_graph(root: str, places: Places) -> ImportGraph:
     stamps, _ = survey_folder(Path(root), places.tree)
-    return ImportGraph(root, {path: imports_in(Path(path)) for path in stamps})
+    return ImportGraph(root, {path: read_imports(Path(path)) for path in stamps})
 
 
-def _running_with(files: set[str], graph: ImportGraph) -> frozenset[str]:
+def _files_running_with(files: set[str], graph: ImportGraph) -> frozenset[str]:
     """The files of a project that may run in one program with some of it; those themselves left out."""
     new = files.difference(graph.paths)
     if new:  # they lie where no walk through the project comes
-        graph = ImportGraph(graph.root, {**graph.imports, **{path: imports_in(Path(path)) for path in new}})
-    return frozenset().union(*(graph.names(graph.together(path)) for path in files)) - files
+        graph = ImportGraph(graph.root, {**graph.imports, **{path: read_imports(Path(path)) for path in new}})
+    return frozenset().union(*(graph.paths_of_bits(graph.files_run_together(path)) for path in files)) - files
 
 
 def _with_shown_path(met: Met) -> Met:
@@ -168,4 +168,4 @@ def _with_shown_path(met: Met) -> Met:
 
 def _findings_resting_on(report: FileReport, files: set[str]) -> FileReport | None:
     kept = [one for one in report.findings if not files.isdisjoint(one.rests)]
-    return report.of(kept) if kept else None
+    return report.select_findings(kept) if kept else None

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shardlint.config.settings import BadSettings
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.source.regular import TooLarge, read_regular
-from shardlint.source.text import limit_of
+from shardlint.source.text import size_limit
 
 _OPTIONS = {
     "core.fsmonitor": "false",
@@ -48,7 +48,7 @@ _UNSET = ("GIT_EXTERNAL_DIFF", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_SSH", "GIT_SSH
 # A configuration that is a pipe lets git wait for ever.
 _SECONDS = 60
 _READ_BY_GIT = ("config", "config.worktree", "HEAD", "index", "packed-refs", "commondir")
-_DATED = regex(
+_DATED = compile_lazily(
     r"(\d+) ([0-9a-f]+) \d\t([^\0]*)\0  ctime: (\d+):(\d+)\n  mtime: (\d+):(\d+)\n"
     r"  dev: \d+\tino: (\d+)\n  uid: \d+\tgid: \d+\n  size: (\d+)\tflags: [0-9a-f]+\n"
 )
@@ -110,7 +110,7 @@ def run_git(folder: Path, arguments: Sequence[str], input: bytes = b"") -> subpr
         raise BadSettings(f"git cannot be run: {error.strerror or error}") from None
 
 
-def top_of(folder: Path) -> Path:
+def working_tree_top(folder: Path) -> Path:
     """The top of the working tree that a folder is in. Raises `BadSettings` where it is in none."""
     for above in (Path(os.path.abspath(folder)), *Path(os.path.abspath(folder)).parents):
         strange = [above / ".git" / name for name in _READ_BY_GIT if _is_strange(above / ".git" / name)]
@@ -181,7 +181,7 @@ def is_same(top: Path, path: Path, blob: Blob) -> bool:
             return path.is_dir()
         if blob.mode == _LINK or path.is_symlink():
             return blob.mode == _LINK and path.is_symlink() and _is_of(blob, os.fsencode(path.readlink()))
-        data = read_regular(path, limit_of(path))
+        data = read_regular(path, size_limit(path))
     except TooLarge:  # nothing in it is checked
         return ask_git(top, "cat-file", "-s", blob.digest, fails=True).strip() == str(path.stat().st_size)
     except OSError:

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import ClassValue, Constant, Parameter, Place, Value
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -21,7 +21,7 @@ _WRAPPING = ("Optional", "Annotated", "Final", "ClassVar", "InitVar", "Required"
 _ALIASES = 8
 
 
-def annotated(evaluator: Evaluator, place: Place) -> list[Value]:
+def annotated_classes(evaluator: Evaluator, place: Place) -> list[Value]:
     """The classes an annotation names, those of a union each; `None` among them is `Constant(None)`."""
     found: list[Value] = []
     for file, node in union_members(place):
@@ -59,22 +59,22 @@ def union_members(place: Place, aliases: int = _ALIASES) -> Iterator[tuple[FileF
         yield file, ast.Constant(None)
 
 
-def classes_of(evaluator: Evaluator, parameter: Parameter) -> list[ClassValue]:
+def annotated_project_classes(evaluator: Evaluator, parameter: Parameter) -> list[ClassValue]:
     """The classes of the project that the annotation of a parameter names."""
     annotation = getattr(parameter.place.node, "annotation", None)
-    found = annotated(evaluator, Place(parameter.place.file, annotation)) if annotation is not None else []
+    found = annotated_classes(evaluator, Place(parameter.place.file, annotation)) if annotation is not None else []
     return [one for one in found if isinstance(one, ClassValue)]
 
 
 def _find_union_alias(file: FileFacts, name: ast.Name) -> Place | None:
     """Return the definition of a name that a module binds to a union or an Optional: `Spec = P | None`."""
-    bindings, _ = lookup(file, name, name.id)
+    bindings, _ = lookup_bindings(file, name, name.id)
     if len(bindings) != 1 or bindings[0].kind != "assign":
         return None
     value = bindings[0].value
     composed = isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr)
     composed = composed or (isinstance(value, ast.Subscript) and last_name(value.value) in (*_WRAPPING, "Union"))
-    inside = value is not None and any(one is name for one in walk(value))
+    inside = value is not None and any(one is name for one in walk_nodes(value))
     return Place(file, value) if composed and value is not None and not inside else None
 
 
@@ -86,8 +86,8 @@ def _values_of_quoted_annotation(evaluator: Evaluator, place: Place, text: str) 
         if dotted == ["None"]:
             found.append(Constant(None))
         elif all(name.isidentifier() for name in dotted):
-            value = evaluator.name(place.file, place.node, dotted[0])
+            value = evaluator.evaluate_name(place.file, place.node, dotted[0])
             for name in dotted[1:]:
-                value = evaluator.attribute(value, name)
+                value = evaluator.evaluate_attribute(value, name)
             found.append(value)
     return found

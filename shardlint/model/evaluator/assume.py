@@ -46,7 +46,7 @@ class Assuming(Evaluator):
         """Return the values of the parameters around an expression, on this path to it."""
         if self.way is None or self.scope is None:
             return None
-        return self.way.environment if self.scope in place.scope.outward() else None
+        return self.way.environment if self.scope in place.scope.enclosing_scopes() else None
 
     def rests_on_call(self) -> None:
         """Say that the answer being made may be another where a call in sight is looked at."""
@@ -54,17 +54,17 @@ class Assuming(Evaluator):
 
     def value(self, place: Place, environment: Environment | None = None) -> Value:
         """Return the most likely value of an expression."""
-        return self.settled(self.strict.value(place, environment or self.environment(place)))
+        return self.assume_value(self.strict.value(place, environment or self.environment(place)))
 
-    def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
+    def evaluate_binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
         """Return the most likely value of a binding."""
-        return self.settled(self.strict.binding(file, binding, env))
+        return self.assume_value(self.strict.evaluate_binding(file, binding, env))
 
-    def attribute(self, base: Value, name: str) -> Value:
+    def evaluate_attribute(self, base: Value, name: str) -> Value:
         """Return the most likely value of an attribute."""
-        return self.settled(self.strict.attribute(base, name))
+        return self.assume_value(self.strict.evaluate_attribute(base, name))
 
-    def settled(self, value: Value, depth: int = 0) -> Value:
+    def assume_value(self, value: Value, depth: int = 0) -> Value:
         """A value with what is not proven replaced by what it most likely is."""
         if depth > _DEPTH:
             return value
@@ -72,37 +72,37 @@ class Assuming(Evaluator):
             case Assumed(value=inner, why=why):
                 if why not in self.why:
                     self.why.append(why)
-                return self.settled(inner, depth + 1)
+                return self.assume_value(inner, depth + 1)
             case Choice():
-                return choose_value([self.settled(option, depth + 1) for option in options(value)])
+                return choose_value([self.assume_value(option, depth + 1) for option in options(value)])
             case Items(kind=kind, items=items, open=is_open, repeated=repeated, names_of=names):
-                known = tuple(self.settled(item, depth + 1) for item in items)
-                return Items(kind, known, is_open, repeated, names and self.settled(names, depth + 1))
+                known = tuple(self.assume_value(item, depth + 1) for item in items)
+                return Items(kind, known, is_open, repeated, names and self.assume_value(names, depth + 1))
             case Table(entries=entries, open=is_open):
-                return Table(tuple((key, self.settled(item, depth + 1)) for key, item in entries), is_open)
+                return Table(tuple((key, self.assume_value(item, depth + 1)) for key, item in entries), is_open)
             case Leaves(of=leaf, kind=kind):
-                return Leaves(self.settled(leaf, depth + 1), kind)
+                return Leaves(self.assume_value(leaf, depth + 1), kind)
             case Parameter():
-                return self._given_as(value, depth)
+                return self._assume_parameter(value, depth)
         return value
 
-    def _given_as(self, value: Parameter, depth: int) -> Value:
+    def _assume_parameter(self, value: Parameter, depth: int) -> Value:
         """A parameter: what every call in sight gives it, else its default."""
         followed = self.callers.followed(value)
         if not isinstance(followed, Parameter):
-            return self.settled(followed, depth + 1)
-        seen = [one for one in self.callers.seen(value) if not isinstance(one, Unknown)]
+            return self.assume_value(followed, depth + 1)
+        seen = [one for one in self.callers.visible_argument_values(value) if not isinstance(one, Unknown)]
         if seen and all(one == seen[0] for one in seen):
             why = f"every call in sight gives it as `{value.name}`"
-            return self.settled(Assumed(seen[0], why), depth + 1)
+            return self.assume_value(Assumed(seen[0], why), depth + 1)
         default = self._default_value(value)
         if default is None or seen:
             return value
-        return self.settled(Assumed(default, f"`{value.name}` has this default"), depth + 1)
+        return self.assume_value(Assumed(default, f"`{value.name}` has this default"), depth + 1)
 
     def _default_value(self, value: Parameter) -> Value | None:
         file = value.place.file
-        for binding in file.bindings(file.home(value.place.node), value.name):
+        for binding in file.bindings(file.evaluation_scope(value.place.node), value.name):
             if binding.node is value.place.node and binding.value is not None:
                 literal = binding.value
                 if isinstance(literal, ast.Constant) and literal.value is None:

@@ -46,38 +46,40 @@ class Callers:
         """
         return choose_value([self._value_from_callers(option, depth) for option in options(value)])
 
-    def seen(self, value: Parameter) -> list[Value]:
+    def visible_argument_values(self, value: Parameter) -> list[Value]:
         """Return the values of a parameter in the visible calls, each as it is written there. There may be other
         calls.
         """
-        known = self.calls(value.place.file, value.place.file.home(value.place.node), every=True)
+        known = self.find_calls_around(
+            value.place.file, value.place.file.evaluation_scope(value.place.node), every=True
+        )
         if known is None:
             return []
         function, ends = known
-        direct = [end for end in _without_expected_errors(ends) if not moved(end)]
-        return [self._argument(function, end, value.name) for end in direct[:_CALLS]]
+        direct = [end for end in _without_expected_errors(ends) if not moves_call_arguments(end)]
+        return [self._argument_value(function, end, value.name) for end in direct[:_CALLS]]
 
     def _value_from_callers(self, value: Value, depth: int) -> Value:
         if not isinstance(value, Parameter) or depth >= _DEPTH:
             return value
         key = value.place.node, value.name, depth
-        return self.evaluator.uncut(self._known, key, lambda: self._by_calls(value, depth))
+        return self.evaluator.memoize_if_complete(self._known, key, lambda: self._resolve_by_calls(value, depth))
 
-    def _by_calls(self, value: Parameter, depth: int) -> Value:
+    def _resolve_by_calls(self, value: Parameter, depth: int) -> Value:
         known = self._calls_of_function(value)
-        if known is None or not _all_direct(known[1]):
+        if known is None or not _are_calls_direct(known[1]):
             return value
         function, ends = known
-        found = [self._argument(function, end, value.name) for end in _without_expected_errors(ends)]
+        found = [self._argument_value(function, end, value.name) for end in _without_expected_errors(ends)]
         return choose_value([self.followed(argument, depth + 1) for argument in found])
 
-    def receiving(self, function: Function, end: End, environment: Environment | None) -> Function:
+    def bind_receiver(self, function: Function, end: End, environment: Environment | None) -> Function:
         """The function as it is called at an end: a method knows the object it is called on."""
         place = end.place
         if function.owner is None or not isinstance(place.node, ast.Call):
             return function
         if getattr(function.node, "name", "") == "__init__":
-            made = CallResult(function.owner, self.evaluator.arguments(place, environment))
+            made = CallResult(function.owner, self.evaluator.read_arguments(place, environment))
             return replace(function, receiver=made)
         for option in options(self.evaluator.value(Place(place.file, place.node.func), environment)):
             inner: Value = option
@@ -89,29 +91,29 @@ class Callers:
 
     def _calls_of_function(self, value: Parameter) -> tuple[Function, Ends] | None:
         """The function whose parameter it is, and where it is called."""
-        return self.calls(value.place.file, value.place.file.home(value.place.node))
+        return self.find_calls_around(value.place.file, value.place.file.evaluation_scope(value.place.node))
 
-    def calls(self, file: FileFacts, scope: Scope, every: bool = False) -> tuple[Function, Ends] | None:
+    def find_calls_around(self, file: FileFacts, scope: Scope, every: bool = False) -> tuple[Function, Ends] | None:
         """A function, and where it is called; a class where its instances are made, for its `__init__`."""
         if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
             return None
         owner = ClassValue(Place(file, scope.parent.node)) if scope.parent.kind == "class" else None
         if owner is not None and scope.node.name == "__init__":
-            ends = self.flow.in_sight(file, owner.node) if every else self.flow.class_ends(file, owner.node)
+            ends = self.flow.in_sight(file, owner.node) if every else self.flow.find_class_calls(file, owner.node)
         else:
             ends = self.flow.in_sight(file, scope.node) if every else self.flow.ends(file, scope.node)
         return Function(Place(file, scope.node), owner is not None, owner), ends
 
-    def _argument(self, function: Function, end: End, name: str) -> Value:
-        arguments = self.evaluator.arguments(end.place)
-        return self.evaluator.parameter(function, arguments, name) or Unknown(f"argument {name}")
+    def _argument_value(self, function: Function, end: End, name: str) -> Value:
+        arguments = self.evaluator.read_arguments(end.place)
+        return self.evaluator.bind_parameter(function, arguments, name) or Unknown(f"argument {name}")
 
 
-def _all_direct(ends: Ends) -> bool:
+def _are_calls_direct(ends: Ends) -> bool:
     called = _without_expected_errors(ends)
     if not ends.complete or not 0 < len(called) <= _CALLS:
         return False
-    return not any(moved(end) for end in called)
+    return not any(moves_call_arguments(end) for end in called)
 
 
 def _without_expected_errors(ends: Ends) -> list[End]:
@@ -120,7 +122,7 @@ def _without_expected_errors(ends: Ends) -> list[End]:
     return [end for end in called if not expected_to_fail(end.place.file, end.place.node)]
 
 
-def moved(end: End) -> bool:
+def moves_call_arguments(end: End) -> bool:
     """Return whether code between a call and its function moves arguments."""
     return any(_moves_arguments(wrapper.api) for wrapper in end.wrappers)
 

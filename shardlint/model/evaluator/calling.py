@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from shardlint.model import api
 from shardlint.model.evaluator import parts
 from shardlint.model.evaluator.loaded import LOADERS, loaded_value
-from shardlint.model.evaluator.trees import of_table
+from shardlint.model.evaluator.trees import evaluate_table_method
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
     Api,
@@ -32,10 +32,10 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    assumed_value,
+    accept_assumed,
     choose_value,
+    mark_assumed,
     options,
-    settled_value,
 )
 from shardlint.source.lazy import dataclass
 
@@ -67,7 +67,7 @@ class _Parameters(Mapping[str, Value]):
     def __init__(self, evaluator: Evaluator, given: Mapping[str, _Given]) -> None:
         self.evaluator = evaluator
         self._given = given
-        self._opened = evaluator.opened()
+        self._opened = evaluator.active_queries()
         self._known: Memo[str, Value] = Memo(evaluator.project.needs)
         self._asking: set[str] = set()
 
@@ -76,10 +76,10 @@ class _Parameters(Mapping[str, Value]):
         if isinstance(one, Value):
             return one
         if name not in self._known and name in self._asking:
-            return self.evaluator.circular()
+            return self.evaluator.circular_value()
         self._asking.add(name)
         try:
-            return self._known.get(name, lambda: self._evaluate_parameter(one))
+            return self._known.get_or_make(name, lambda: self._evaluate_parameter(one))
         finally:
             self._asking.discard(name)
 
@@ -112,7 +112,7 @@ class Calling:
         self.evaluator = evaluator
         self._written: dict[ast.AST, CallArguments] = {}
 
-    def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
+    def read_arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
         """The arguments of a call as written."""
         written = self._written.get(place.node)
         if written is None:
@@ -158,43 +158,43 @@ class Calling:
             place, tuple(positional), keywords, open_positional, open_keywords, starred=open_positional
         )
 
-    def call(self, place: Place, env: Environment | None = None) -> Value:
+    def evaluate_call(self, place: Place, env: Environment | None = None) -> Value:
         """The result of a call."""
         assert isinstance(place.node, ast.Call)
         callee = self.evaluator.value(Place(place.file, place.node.func), env)
-        arguments = self.arguments(place, env)
-        return choose_value([self.apply(option, arguments) for option in options(callee)])
+        arguments = self.read_arguments(place, env)
+        return choose_value([self.apply_callee(option, arguments) for option in options(callee)])
 
-    def apply(self, callee: Value, arguments: CallArguments) -> Value:
+    def apply_callee(self, callee: Value, arguments: CallArguments) -> Value:
         """The result of calling a value."""
         match callee:
             case Assumed(value=inner):
-                return assumed_value(self.apply(inner, arguments), callee)
+                return mark_assumed(self.apply_callee(inner, arguments), callee)
             case Api():
                 return self._apply_api(callee, arguments)
             case ClassValue():
                 return CallResult(callee, arguments)
             case TableMethod(table=table, name="get") if arguments.positional:
-                return self.evaluator.trees.got(table, arguments)
+                return self.evaluator.trees.evaluate_dict_get(table, arguments)
             case TableMethod(table=table, name="copy"):
                 return table
             case TableMethod(table=table, name=name):
-                return of_table(table, name)
+                return evaluate_table_method(table, name)
             case Function():
                 found = self._returned_value(callee, arguments)
                 return (self._promised_instance(callee) or found) if type(found) is Unknown else found
             case Transformed(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
-                return self.apply(inner, _join_arguments(earlier, arguments))
+                return self.apply_callee(inner, _join_arguments(earlier, arguments))
             case Transformed(api=Api(name=name), inner=inner) if name in (
                 "functools.lru_cache",
                 "functools.cache",
             ):
-                return self.apply(inner, arguments)
+                return self.apply_callee(inner, arguments)
             case Transformed():
                 return CallResult(callee, arguments)
             case CallResult(by=ClassValue()):
-                method = self.evaluator.attribute(callee, "__call__")
-                return self.apply(method, arguments) if isinstance(method, Function | Transformed) else method
+                method = self.evaluator.evaluate_attribute(callee, "__call__")
+                return self.apply_callee(method, arguments) if isinstance(method, Function | Transformed) else method
             case CallResult(by=Api() as factory, call=CallArguments() as settings) if (
                 factory.name in api.TRANSFORMS
             ):
@@ -218,7 +218,7 @@ class Calling:
                 if place is not None:
                     inner = self.evaluator.value(place, arguments.environment)
                     if callee.name == "functools.partial" and _is_partial(inner):
-                        return _one_partial(inner, arguments)
+                        return _merge_partials(inner, arguments)
                     return Transformed(callee, inner, arguments)
         if callee.name in ("builtins.tuple", "builtins.list") and len(arguments.positional) == 1:
             inner = self.evaluator.value(arguments.positional[0], arguments.environment)
@@ -226,12 +226,12 @@ class Calling:
             kind = callee.name.rpartition(".")[2]
             found: list[Value] = []
             for option in options(inner):
-                one = settled_value(option)
-                held = parts.spec_entries(evaluator, one) or evaluator.trees.listed(one)
+                one = accept_assumed(option)
+                held = parts.spec_entries(evaluator, one) or evaluator.trees.list_elements(one)
                 made: Value = Items(kind, (), True, (), one) if isinstance(one, Parameter) else Unknown()
                 if held is not None:
                     made = Items(kind, held.items, held.open, held.repeated, held.names_of)
-                found.append(assumed_value(made, option))
+                found.append(mark_assumed(made, option))
             return choose_value(found)
         if callee.name in _DICTS or callee.name in _SAME:
             known = self._make_dict(callee.name, arguments)
@@ -246,23 +246,23 @@ class Calling:
         """
         if arguments.open_positional or len(arguments.positional) > 1:
             return None
-        hidden = parts.spread_keywords(self.evaluator, arguments) if arguments.open_keywords else Table(())
+        hidden = parts.evaluate_star_keywords(self.evaluator, arguments) if arguments.open_keywords else Table(())
         if hidden is None:
             return None
         more = tuple((k, self.evaluator.value(v, arguments.environment)) for k, v in arguments.keywords.items())
         if not arguments.positional:
             return Table((*more, *hidden.entries)) if name in _DICTS else None
         first = arguments.positional[0]
-        given = self.evaluator.trees.expanded(self.evaluator.value(first, arguments.environment))
-        known = settled_value(given)
+        given = self.evaluator.trees.expand_tree_map(self.evaluator.value(first, arguments.environment))
+        known = accept_assumed(given)
         if isinstance(known, Leaves) and not more and not hidden.entries:
             return given
         if not isinstance(known, Table) and name in _DICTS:
-            rows = self.evaluator.trees.each(first, arguments.environment)
+            rows = self.evaluator.trees.evaluate_elements(first, arguments.environment)
             known = (_table_of_pairs(rows) if rows is not None else None) or known
         if not isinstance(known, Table):
             return None
-        return assumed_value(Table((*known.entries, *more, *hidden.entries), known.open), given)
+        return mark_assumed(Table((*known.entries, *more, *hidden.entries), known.open), given)
 
     def _promised_instance(self, function: Function) -> Value | None:
         """An instance of the class of the project that a function is annotated to return."""
@@ -273,16 +273,16 @@ class Calling:
 
     def _returned_value(self, function: Function, arguments: CallArguments) -> Value:
         """Return the result of a simple function for these arguments."""
-        return self.returned(function, lambda: self.parameters(function, arguments))
+        return self.evaluate_result(function, lambda: self.bind_parameters(function, arguments))
 
-    def returned(self, function: Function, parameters: Callable[[], Environment]) -> Value:
+    def evaluate_result(self, function: Function, parameters: Callable[[], Environment]) -> Value:
         """Return the result of a simple function for these parameters, which are evaluated when they are needed."""
         file, node = function.place.file, function.node
         if isinstance(node, ast.AsyncFunctionDef):
             return Unknown("the result of a coroutine")
         if isinstance(node, ast.Lambda):
             return self.evaluator.value(Place(file, node.body), parameters())
-        scope = file.walked(file.scope(node))
+        scope = file.walk_scope(file.scope(node))
         if (
             not scope.returns
             or len(scope.returns) > 4
@@ -302,7 +302,7 @@ class Calling:
         # A value that leans on a parameter we could not fill in is not known.
         return Choice(tuple(options(result))) if isinstance(result, Choice) else result
 
-    def decorated(self, function: Function, inner: Value, decorator: Place) -> Value:
+    def evaluate_decoration(self, function: Function, inner: Value, decorator: Place) -> Value:
         """Return the result of a decorator of the project for a function."""
         given = self._bind_arguments(function, CallArguments(decorator, (), {}))
         args = function.node.args
@@ -310,28 +310,28 @@ class Calling:
         if not names:
             return Unknown("a decorator that takes no function")
         given[names[0]] = inner
-        return self.returned(function, lambda: Environment(_Parameters(self.evaluator, given)))
+        return self.evaluate_result(function, lambda: Environment(_Parameters(self.evaluator, given)))
 
-    def yielded(self, function: Function, arguments: CallArguments) -> Value:
+    def evaluate_yield(self, function: Function, arguments: CallArguments) -> Value:
         """Return the value of the one `yield` of a context manager for these arguments."""
         file, node = function.place.file, function.node
         if isinstance(node, ast.FunctionDef):
-            given = [one for one in file.walked(file.scope(node)).returns if not isinstance(one, ast.Return)]
+            given = [one for one in file.walk_scope(file.scope(node)).returns if not isinstance(one, ast.Return)]
             only = given[0] if len(given) == 1 else None
             if isinstance(only, ast.Yield) and only.value is not None:
-                return self.evaluator.value(Place(file, only.value), self.parameters(function, arguments))
+                return self.evaluator.value(Place(file, only.value), self.bind_parameters(function, arguments))
         return Unknown("what a generator yields")
 
-    def parameters(self, function: Function, arguments: CallArguments) -> Environment:
+    def bind_parameters(self, function: Function, arguments: CallArguments) -> Environment:
         """Values of a function's parameters for a call: arguments, then defaults, else unknown."""
         return Environment(_Parameters(self.evaluator, self._bind_arguments(function, arguments)))
 
-    def parameter(self, function: Function, arguments: CallArguments, name: str) -> Value | None:
+    def bind_parameter(self, function: Function, arguments: CallArguments, name: str) -> Value | None:
         """The same of one parameter; None where the function has no such."""
         one = self._bind_arguments(function, arguments).get(name)
-        return self._value_of_given(one) if one is not None else None
+        return self._argument_value(one) if one is not None else None
 
-    def _value_of_given(self, given: _Given) -> Value:
+    def _argument_value(self, given: _Given) -> Value:
         if isinstance(given, _Rest):
             known = [self.evaluator.value(place, given.environment) for place in given.places]
             return Items("tuple", (*known, *given.more), given.open)
@@ -351,7 +351,7 @@ class Calling:
         environment = arguments.environment
         for name, place in zip(names, arguments.positional, strict=False):
             values[name] = place, environment
-        more = parts.spread_arguments(self.evaluator, arguments) if arguments.open_positional else ()
+        more = parts.evaluate_star_arguments(self.evaluator, arguments) if arguments.open_positional else ()
         left = names[len(arguments.positional) :]
         values.update(zip(left, more or (), strict=False))
         if args.vararg is not None:
@@ -359,7 +359,7 @@ class Calling:
             values[args.vararg.arg] = _Rest(given, environment, (more or ())[len(left) :], more is None)
         for name, place in arguments.keywords.items():
             values.setdefault(name, (place, environment))
-        hidden = parts.spread_keywords(self.evaluator, arguments) if arguments.open_keywords else Table(())
+        hidden = parts.evaluate_star_keywords(self.evaluator, arguments) if arguments.open_keywords else Table(())
         every = (*names, *(arg.arg for arg in args.kwonlyargs))
         for key, value in hidden.entries if hidden is not None else ():
             if key in every:
@@ -383,7 +383,7 @@ def _table_of_pairs(rows: list[Value]) -> Table | None:
     entries: list[tuple[object, Value]] = []
     for row in rows:
         key = (
-            settled_value(row.items[0])
+            accept_assumed(row.items[0])
             if isinstance(row, Items) and len(row.items) == 2 and not row.open
             else None
         )
@@ -402,7 +402,7 @@ def _is_partial(value: Value) -> bool:
     )
 
 
-def _one_partial(inner: Value, later: CallArguments) -> Value:
+def _merge_partials(inner: Value, later: CallArguments) -> Value:
     """A partial of a partial of a library function: one that is given the arguments of both."""
     assert isinstance(inner, Transformed) and inner.call is not None
     both = _join_arguments(inner.call, replace(later, positional=later.positional[1:]))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     Assumed,
     Constant,
@@ -22,13 +22,13 @@ from shardlint.model.values import (
     Place,
     Table,
     Value,
-    assumed_value,
+    accept_assumed,
     choose_value,
-    settled_value,
+    mark_assumed,
 )
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Binding, FileFacts, Scope
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -66,12 +66,12 @@ def apply_mutations(
 ) -> Value:
     """Return the value of a name at its use, after in-place changes of its list, set or dict."""
     if isinstance(value, Assumed):
-        return assumed_value(apply_mutations(evaluator, use, binding, value.value, env), value)
+        return mark_assumed(apply_mutations(evaluator, use, binding, value.value, env), value)
     if not isinstance(value, Items | Table) or value.open or getattr(value, "kind", "") == "tuple":
         return value
     file, name = use.file, binding.name
     key = f"{name} changed in place"
-    changes = file.remembered(
+    changes = file.remember_for_node(
         key, binding.scope.node, lambda: tuple(_changes_of_name(file, binding.scope, name))
     )
     if not changes:
@@ -81,7 +81,7 @@ def apply_mutations(
         return replace(value, open=True)
     if not told:
         return value
-    return _Filling(evaluator, file, env).run(value, told)
+    return _Filling(evaluator, file, env).apply_all(value, told)
 
 
 def filled_in_parts(evaluator: Evaluator, file: FileFacts, mentions: Sequence[ast.AST], value: Value) -> Value:
@@ -91,7 +91,7 @@ def filled_in_parts(evaluator: Evaluator, file: FileFacts, mentions: Sequence[as
     found = [change for mention in mentions if (change := _change_by_mention(file, mention)) is not None]
     if not found:
         return value
-    return _Filling(evaluator, file, None).any_of(value, found)
+    return _Filling(evaluator, file, None).evaluate_any_leaf(value, found)
 
 
 def is_changed(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool:
@@ -117,20 +117,20 @@ def _changes_of_name(file: FileFacts, scope: Scope, name: str) -> Iterator[_Chan
             yield _Change(mention, "handed")
 
 
-def _taken_by(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> tuple[Function | None, str | None]:
+def _receiving_parameter(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> tuple[Function | None, str | None]:
     """The function of the project that is called with what is mentioned, and the parameter that takes it."""
     call = file.parent(mention)
     assert isinstance(call, ast.Call)
     callee = evaluator.value(Place(file, call.func))
     if not isinstance(callee, Function):
         return None, None
-    names, index = callee.positional, next(number for number, one in enumerate(call.args) if one is mention)
+    names, index = callee.positional_parameters, next(number for number, one in enumerate(call.args) if one is mention)
     return callee, names[index] if index < len(names) else None
 
 
 def _is_changer(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool:
     """Return whether a function of the project that is called for its effect changes this argument."""
-    callee, name = _taken_by(evaluator, file, mention)
+    callee, name = _receiving_parameter(evaluator, file, mention)
     if callee is None or name is None:
         return False
     other = callee.place.file
@@ -180,9 +180,9 @@ def _changes_before_use(
 ) -> list[_Change] | None:
     """The changes that a use may see, in order; None where some cannot be followed."""
     scope = binding.scope
-    use_home = _enclosing_function(file.home(use))
+    use_home = _enclosing_function(file.evaluation_scope(use))
     inside = use_home is scope
-    above = set(_ran_again(file, use)) if inside else set()
+    above = set(_repeated_ancestors(file, use)) if inside else set()
     anchor = _function_block(file, binding)
     found: list[_Change] = []
     for change in changes:
@@ -190,11 +190,11 @@ def _changes_before_use(
             change.kind == "handed" and not _is_changer(evaluator, file, change.statement)
         ):
             continue
-        bindings, owner = lookup(file, change.statement, binding.name)
+        bindings, owner = lookup_bindings(file, change.statement, binding.name)
         if all(one.node is not binding.node for one in bindings):
-            if owner is scope or _enclosing_function(file.home(change.statement)) is scope:
+            if owner is scope or _enclosing_function(file.evaluation_scope(change.statement)) is scope:
                 continue  # another value of the same name
-        if _enclosing_function(file.home(change.statement)) is not scope:
+        if _enclosing_function(file.evaluation_scope(change.statement)) is not scope:
             return None  # a function inside changes it, when it is called
         around = tuple(reversed(list(_blocks_around(file, change.statement, anchor))))
         shared = [one for one in around if one in above]
@@ -222,7 +222,7 @@ def _names_target(change: _Change, use: ast.AST) -> bool:
         targets = [statement.target]
     elif isinstance(statement, ast.Call):
         targets = [statement.func]
-    return any(part is use for target in targets for part in walk(target))
+    return any(part is use for target in targets for part in walk_nodes(target))
 
 
 def _enclosing_function(scope: Scope | None) -> Scope | None:
@@ -245,7 +245,7 @@ def _blocks_around(file: FileFacts, node: ast.AST, without: frozenset[ast.AST]) 
             yield outer
 
 
-def _ran_again(file: FileFacts, use: ast.AST) -> Iterator[ast.AST]:
+def _repeated_ancestors(file: FileFacts, use: ast.AST) -> Iterator[ast.AST]:
     """Yield the ancestors of a use. A loop is left out if the use is not in its body, because its iterable is read
     once.
     """
@@ -262,11 +262,11 @@ def _is_loop(node: ast.AST) -> bool:
 
 def _may_leave_loop(file: FileFacts, loop: ast.For) -> bool:
     """Return whether an iteration of a loop may leave before its end."""
-    return bool(loop.orelse) or file.remembered("jumps", loop, lambda: _holds_jump(loop))
+    return bool(loop.orelse) or file.remember_for_node("jumps", loop, lambda: _holds_jump(loop))
 
 
 def _holds_jump(loop: ast.For) -> bool:
-    return any(isinstance(part, _JUMPS) for part in walk(loop))
+    return any(isinstance(part, _JUMPS) for part in walk_nodes(loop))
 
 
 def _ends_before(one: ast.AST, other: ast.AST) -> bool:
@@ -285,16 +285,16 @@ class _Filling:
         self.depth = depth
         self.done = 0
 
-    def run(self, value: Items | Table, changes: list[_Change]) -> Value:
+    def apply_all(self, value: Items | Table, changes: list[_Change]) -> Value:
         """The value with the changes; only what its leaves are, where they are not made on every way."""
         if all(change.surely for change in changes):
             try:
                 return self._apply_changes(value, changes, {})
             except _Unclear:
                 pass
-        return self.any_of(value, changes)
+        return self.evaluate_any_leaf(value, changes)
 
-    def any_of(self, value: Items | Table, changes: Sequence[_Change]) -> Value:
+    def evaluate_any_leaf(self, value: Items | Table, changes: Sequence[_Change]) -> Value:
         """Return the value of any leaf of a container that is filled in an unknown order, or an unknown number of
         times.
         """
@@ -329,7 +329,7 @@ class _Filling:
             together = [one for one in changes[index:] if one.around and one.around[0] is loop]
             inner = [replace(one, around=one.around[1:]) for one in together]
             env = self._environment_of_elements(elements)
-            turns = self.evaluator.trees.turns(Place(self.file, loop.iter), loop.target, env)
+            turns = self.evaluator.trees.iteration_values(Place(self.file, loop.iter), loop.target, env)
             if turns is None:
                 raise _Unclear
             for bound in turns:
@@ -342,22 +342,22 @@ class _Filling:
         if self.done > _MOST or (change.value is None and change.kind != "handed"):
             raise _Unclear
         if change.kind == "handed":
-            return self._by_a_function(value, change.statement, elements)
-        keys = [settled_value(self._value_in_environment(key, elements)) for key in change.keys]
+            return self._change_by_function(value, change.statement, elements)
+        keys = [accept_assumed(self._value_in_environment(key, elements)) for key in change.keys]
         assert change.value is not None
         made = self._value_in_environment(change.value, elements)
         return self._change_entry(value, change.kind, keys, made)
 
-    def _by_a_function(self, value: Value, mention: ast.AST, elements: Mapping[ast.AST, Value]) -> Value:
+    def _change_by_function(self, value: Value, mention: ast.AST, elements: Mapping[ast.AST, Value]) -> Value:
         """Return the value after a function has changed it in place, if it does so once on every path."""
         call = self.file.parent(mention)
         assert isinstance(call, ast.Call)
         env = self._environment_of_elements(elements)
-        function, name = _taken_by(self.evaluator, self.file, mention)
+        function, name = _receiving_parameter(self.evaluator, self.file, mention)
         if function is None or name is None or self.depth == 0:
             raise _Unclear
         file = function.place.file
-        scope = file.walked(file.scope(function.node))
+        scope = file.walk_scope(file.scope(function.node))
         changes = [
             change
             for change in _changes_of_name(file, scope, name)
@@ -365,7 +365,7 @@ class _Filling:
         ]
         if scope.returns or any(list(_blocks_around(file, one.statement, frozenset())) for one in changes):
             raise _Unclear
-        given = self.evaluator.parameters(function, self.evaluator.arguments(Place(self.file, call), env))
+        given = self.evaluator.bind_parameters(function, self.evaluator.read_arguments(Place(self.file, call), env))
         inner = _Filling(self.evaluator, file, given, self.depth - 1)
         for change in changes:
             value = inner._apply_change(value, change, {})
@@ -378,12 +378,12 @@ class _Filling:
         if keys and (not puts or len(keys) > 1):
             part = self._entry_at_key(value, keys[0])
             return self._put_entry(value, keys[0], self._change_entry(part, kind, keys[1:], made))
-        match kind, value, settled_value(made):
+        match kind, value, accept_assumed(made):
             case "put", _, _:
                 return self._put_entry(value, keys[0], made)
             case "default", Table(open=False), _:
                 first = keys[0]
-                there = isinstance(first, Constant) and value.get(first.value) is not None
+                there = isinstance(first, Constant) and value.value_under(first.value) is not None
                 return value if there else self._put_entry(value, first, made)
             case "add", Items(kind=("list" | "set") as sort, items=items, open=False), _:
                 return Items(sort, (*items, made))
@@ -396,7 +396,7 @@ class _Filling:
         raise _Unclear
 
     def _entry_at_key(self, value: Value, key: Value) -> Value:
-        found = value.get(key.value) if isinstance(value, Table) and isinstance(key, Constant) else None
+        found = value.value_under(key.value) if isinstance(value, Table) and isinstance(key, Constant) else None
         if found is None:
             raise _Unclear
         return found

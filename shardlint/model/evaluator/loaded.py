@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     LARGEST,
     Api,
@@ -25,8 +25,8 @@ from shardlint.model.values import (
     Table,
     Unknown,
     Value,
-    assumed_value,
-    settled_value,
+    accept_assumed,
+    mark_assumed,
 )
 from shardlint.syntax import last_name
 
@@ -53,40 +53,40 @@ def loaded_value(evaluator: Evaluator, by: str, call: CallArguments) -> Value | 
     time.
     """
     first = call.positional[0] if call.positional else None
-    named = _path_read(evaluator, first, call.environment, _STEPS) if first is not None else None
-    text = settled_value(named) if named is not None else None
+    named = _resolve_read_path(evaluator, first, call.environment, _STEPS) if first is not None else None
+    text = accept_assumed(named) if named is not None else None
     if first is None:
         return None
     if named is None or not isinstance(text, Constant):
         return (
             _only_configuration(evaluator, by)
-            if _is_told(evaluator, first, call.environment, _STEPS)
+            if _is_path_given(evaluator, first, call.environment, _STEPS)
             else None
         )
-    path = _file_meant(evaluator, call.place.file.path, text.value) if isinstance(text, Constant) else None
-    data = evaluator.project.configurations.data(path) if path is not None else None
+    path = _find_meant_file(evaluator, call.place.file.path, text.value) if isinstance(text, Constant) else None
+    data = evaluator.project.configurations.load_data(path) if path is not None else None
     if path is None or not isinstance(data, dict):
         return None
     evaluator.rests_on_call()
-    return assumed_value(_value_of_data(data, f"`{path.name}` says so", count(), 0), named)
+    return mark_assumed(_value_of_data(data, f"`{path.name}` says so", count(), 0), named)
 
 
-def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
+def _is_path_given(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
     """Return whether a path is an argument of the function that reads it, or of the program's command line."""
     node, file = place.node, place.file
     if steps == 0:
         return False
     match node:
         case ast.Call(func=ast.Attribute(value=base, attr=attr)) if attr in _READS:
-            return _is_told(evaluator, Place(file, base), env, steps - 1)
+            return _is_path_given(evaluator, Place(file, base), env, steps - 1)
         case ast.Call(args=[inner, *_]):
             callee = evaluator.value(Place(file, node.func), env)
             same = isinstance(callee, Api) and callee.name in _SAME
-            return same and _is_told(evaluator, Place(file, inner), env, steps - 1)
+            return same and _is_path_given(evaluator, Place(file, inner), env, steps - 1)
         case ast.Attribute(value=ast.Call(func=ast.Attribute(attr="parse_args"))):
             return True
         case ast.Attribute(value=ast.Name() as base):
-            bindings, _ = lookup(file, base, base.id)
+            bindings, _ = lookup_bindings(file, base, base.id)
             given = [one.value for one in bindings]
             return bool(given) and all(
                 isinstance(one, ast.Call) and last_name(one.func) == "parse_args" for one in given
@@ -94,14 +94,14 @@ def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps:
         case ast.Subscript(value=ast.Attribute(value=ast.Name(id="sys"), attr="argv")):
             return True
         case ast.Name():
-            bindings, _ = lookup(file, node, node.id)
+            bindings, _ = lookup_bindings(file, node, node.id)
             bound = bindings[0] if len(bindings) == 1 else None
             if bound is None or bound.index:
                 return False
             if bound.kind == "param":
                 return bound.value is None or isinstance(bound.value, ast.Constant)
             if bound.value is not None and bound.kind in ("assign", "with"):
-                return _is_told(evaluator, Place(file, bound.value), env, steps - 1)
+                return _is_path_given(evaluator, Place(file, bound.value), env, steps - 1)
     return False
 
 
@@ -116,7 +116,7 @@ def _only_configuration(evaluator: Evaluator, by: str) -> Value | None:
         and path.name not in _OF_TOOLS
         and not any(part.startswith(".") for part in path.relative_to(root).parts)
     ]
-    data = evaluator.project.configurations.data(known[0]) if len(known) == 1 else None
+    data = evaluator.project.configurations.load_data(known[0]) if len(known) == 1 else None
     if not isinstance(data, dict):
         return None
     evaluator.rests_on_call()
@@ -124,7 +124,7 @@ def _only_configuration(evaluator: Evaluator, by: str) -> Value | None:
     return Assumed(_value_of_data(data, f"`{known[0].name}` says so", count(), 0), why)
 
 
-def _path_read(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> Value | None:
+def _resolve_read_path(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> Value | None:
     """The path that is read, from a folder of the project on."""
     node, file = place.node, place.file
     if steps == 0:
@@ -134,19 +134,19 @@ def _path_read(evaluator: Evaluator, place: Place, env: Environment | None, step
             given = [Place(file, folder), Place(file, right)]
             return _join_path(evaluator, given, env, steps - 1)
         case ast.Call(func=ast.Attribute(value=base, attr=attr)) if attr in _READS:
-            return _path_read(evaluator, Place(file, base), env, steps - 1)
+            return _resolve_read_path(evaluator, Place(file, base), env, steps - 1)
         case ast.Name():
-            bindings, _ = lookup(file, node, node.id)
+            bindings, _ = lookup_bindings(file, node, node.id)
             bound = bindings[0] if len(bindings) == 1 else None
             if bound is not None and bound.value is not None and bound.kind in ("assign", "with") and not bound.index:
-                return _path_read(evaluator, Place(file, bound.value), env, steps - 1)
+                return _resolve_read_path(evaluator, Place(file, bound.value), env, steps - 1)
     value = evaluator.value(place, env)
-    match settled_value(value):
+    match accept_assumed(value):
         case Constant(value=str()):
             return value
         case CallResult(by=Api(name=name), call=CallArguments() as call) if call.positional:
             if name == "builtins.open" or (name in _SAME and len(call.positional) == 1):
-                return _path_read(evaluator, call.positional[0], call.environment, steps - 1)
+                return _resolve_read_path(evaluator, call.positional[0], call.environment, steps - 1)
             if name in ("os.path.join", "pathlib.Path") and not call.open_positional:
                 return _join_path(evaluator, list(call.positional), call.environment, steps - 1)
     return None
@@ -154,23 +154,23 @@ def _path_read(evaluator: Evaluator, place: Place, env: Environment | None, step
 
 def _join_path(evaluator: Evaluator, given: list[Place], env: Environment | None, steps: int) -> Value | None:
     """A path in a folder: one that is written out, or one that is found from where the code is."""
-    last = _path_read(evaluator, given[-1], env, steps)
-    text = settled_value(last) if last is not None else None
+    last = _resolve_read_path(evaluator, given[-1], env, steps)
+    text = accept_assumed(last) if last is not None else None
     if last is None or not isinstance(text, Constant) or not isinstance(text.value, str):
         return None
     front = "."
     for folder in given[:-1]:
-        if _is_here(evaluator, folder, env, steps):
+        if _is_code_folder(evaluator, folder, env, steps):
             continue
-        found = _path_read(evaluator, folder, env, steps)
-        part = settled_value(found) if found is not None else None
+        found = _resolve_read_path(evaluator, folder, env, steps)
+        part = accept_assumed(found) if found is not None else None
         if found is None or not isinstance(part, Constant) or not isinstance(part.value, str):
             return None
-        front, last = f"{front}/{part.value}", assumed_value(last, found)
-    return assumed_value(Constant(f"{front}/{text.value}"), last)
+        front, last = f"{front}/{part.value}", mark_assumed(last, found)
+    return mark_assumed(Constant(f"{front}/{text.value}"), last)
 
 
-def _is_here(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
+def _is_code_folder(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
     """Return whether a folder is given by `__file__`, or is the working folder."""
     node, file = place.node, place.file
     if steps == 0:
@@ -179,25 +179,27 @@ def _is_here(evaluator: Evaluator, place: Place, env: Environment | None, steps:
         case ast.Name(id="__file__"):
             return True
         case ast.Subscript(value=base) | ast.Attribute(value=base, attr="parent" | "parents"):
-            return _is_here(evaluator, Place(file, base), env, steps - 1)
+            return _is_code_folder(evaluator, Place(file, base), env, steps - 1)
         case ast.Call(func=ast.Attribute(value=base, attr=attr), args=[]) if attr in _READS:
-            return _is_here(evaluator, Place(file, base), env, steps - 1)
+            return _is_code_folder(evaluator, Place(file, base), env, steps - 1)
         case ast.Name():
-            bindings, _ = lookup(file, node, node.id)
+            bindings, _ = lookup_bindings(file, node, node.id)
             bound = bindings[0] if len(bindings) == 1 else None
             if bound is not None and bound.value is not None and bound.kind == "assign":
-                return _is_here(evaluator, Place(file, bound.value), env, steps - 1)
+                return _is_code_folder(evaluator, Place(file, bound.value), env, steps - 1)
             return False
         case ast.Call(args=given):
             callee = evaluator.value(Place(file, node.func), env)
             name = callee.name if isinstance(callee, Api) else ""
             return name in _HERE or (
-                name in _FOLDERS and len(given) == 1 and _is_here(evaluator, Place(file, given[0]), env, steps - 1)
+                name in _FOLDERS
+                and len(given) == 1
+                and _is_code_folder(evaluator, Place(file, given[0]), env, steps - 1)
             )
     return False
 
 
-def _file_meant(evaluator: Evaluator, importer: Path, text: object) -> Path | None:
+def _find_meant_file(evaluator: Evaluator, importer: Path, text: object) -> Path | None:
     """The one file of the project that a path can mean: at its root, beside the code, or alone in ending so."""
     root = evaluator.project.root
     if not isinstance(text, str) or Path(text).is_absolute():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.evaluator.annotations import annotated_classes
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -17,7 +17,7 @@ from shardlint.model.values import (
     Table,
     Value,
     Values,
-    settled_value,
+    accept_assumed,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def spec_entries(evaluator: Evaluator, value: Value) -> Items | None:
     if isinstance(value, Parameter) and isinstance(value.place.node, ast.arg):
         annotation = value.place.node.annotation
         if annotation is not None:
-            kinds = annotated(evaluator, Place(value.place.file, annotation))
+            kinds = annotated_classes(evaluator, Place(value.place.file, annotation))
             if kinds and all(isinstance(one, Api) and one.name == SPEC for one in kinds):
                 return Items("tuple", (), True)
     return None
@@ -44,12 +44,12 @@ def _written_spec(evaluator: Values, value: Value) -> Items | None:
     if isinstance(value, CallResult) and value.api == SPEC and value.call is not None:
         call = value.call
         found = tuple(evaluator.value(place, call.environment) for place in call.positional)
-        more = spread_arguments(evaluator, call) if call.open_positional else ()
+        more = evaluate_star_arguments(evaluator, call) if call.open_positional else ()
         return Items("tuple", (*found, *(more or ())), more is None or call.open_keywords)
     return None
 
 
-def spread_arguments(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | None:
+def evaluate_star_arguments(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | None:
     """Return the values of the arguments of a call from its first `*args` on, one by one; None if they are not
     known.
     """
@@ -70,7 +70,7 @@ def spread_arguments(evaluator: Values, arguments: CallArguments) -> tuple[Value
     return tuple(found)
 
 
-def spread_keywords(evaluator: Values, arguments: CallArguments) -> Table | None:
+def evaluate_star_keywords(evaluator: Values, arguments: CallArguments) -> Table | None:
     """Return the entries of the `**tables` of a call; None if one is not known."""
     call = arguments.place.node
     if not isinstance(call, ast.Call):
@@ -78,7 +78,7 @@ def spread_keywords(evaluator: Values, arguments: CallArguments) -> Table | None
     found: list[tuple[object, Value]] = []
     for keyword in call.keywords:
         if keyword.arg is None:
-            whole = settled_value(
+            whole = accept_assumed(
                 evaluator.value(Place(arguments.place.file, keyword.value), arguments.environment)
             )
             if not isinstance(whole, Table) or whole.open:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 
-def held_before(file: FileFacts, node: ast.Attribute) -> ast.expr | None:
+def value_before_reassignment(file: FileFacts, node: ast.Attribute) -> ast.expr | None:
     """Return the value of an attribute that is read to set it again, if the same function surely set it before.
 
     Only the reading of `self.step` inside an assignment to `self.step` is answered: those that come later have not
@@ -60,7 +60,7 @@ def _assigns_target(statement: ast.stmt, node: ast.Attribute) -> bool:
     return (
         isinstance(statement, ast.Assign)
         and len(statement.targets) == 1
-        and _is_it(statement.targets[0], node)
+        and _is_same_target(statement.targets[0], node)
     )
 
 
@@ -70,19 +70,19 @@ def _may_set(statement: ast.stmt, node: ast.Attribute) -> bool:
     """
     assert isinstance(node.value, ast.Name)
     owner = node.value.id
-    for part in walk(statement):
+    for part in walk_nodes(statement):
         if isinstance(part, ast.Call):
             given = [part.func.value] if isinstance(part.func, ast.Attribute) else []
             given += [*part.args, *(keyword.value for keyword in part.keywords)]
             if any(isinstance(one, ast.Name) and one.id == owner for one in given):
                 return True
         elif isinstance(getattr(part, "ctx", None), ast.Store | ast.Del):
-            if _is_it(part, node) or (isinstance(part, ast.Name) and part.id == owner):
+            if _is_same_target(part, node) or (isinstance(part, ast.Name) and part.id == owner):
                 return True
     return False
 
 
-def _is_it(target: ast.AST, node: ast.Attribute) -> bool:
+def _is_same_target(target: ast.AST, node: ast.Attribute) -> bool:
     assert isinstance(node.value, ast.Name)
     return (
         isinstance(target, ast.Attribute)

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shardlint.model.reach import assigned_once
+from shardlint.model.reach import sole_assigned_value
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import (
     Api,
@@ -23,10 +23,10 @@ from shardlint.model.values import (
     Table,
     Unknown,
     Value,
-    settled_value,
+    accept_assumed,
 )
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -67,15 +67,15 @@ def truth_of_test(
             )
         case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Constant():
             values = [_value_of_operand(evaluator, file, test, env)]
-            answer = _truth_of_value(settled_value(values[0]))
+            answer = _truth_of_value(accept_assumed(values[0]))
         case ast.Call(func=ast.Name(id="isinstance"), args=[asked, kinds], keywords=[]):
             kind, of = (evaluator.value(Place(file, part), env) for part in (asked, kinds))
-            answer = _is_kind(settled_value(kind), of)
+            answer = _is_kind(accept_assumed(kind), of)
             # No reason of its own: a side, or element, that is taken for its kind is assumed as well.
             return None if answer is None else (answer, None)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             values = [_value_of_operand(evaluator, file, part, env) for part in (left, right)]
-            answer = _compare_values(op, settled_value(values[0]), settled_value(values[1]))
+            answer = _compare_values(op, accept_assumed(values[0]), accept_assumed(values[1]))
         case ast.Compare(left=left, ops=ops, comparators=others):
             pairs = zip([left, *others], ops, others, strict=False)
             chain = [ast.Compare(first, [op], [second]) for first, op, second in pairs]
@@ -95,7 +95,7 @@ def _value_of_operand(
 
 def asks_for_shape(evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment | None) -> bool:
     """Return whether a test reads the rank or a dimension of an array whose shape is known."""
-    parts = (part for part in walk(test) if isinstance(part, ast.expr))
+    parts = (part for part in walk_nodes(test) if isinstance(part, ast.expr))
     return any(_shape_fact(evaluator, file, part, env) is not None for part in parts)
 
 
@@ -104,7 +104,9 @@ def _shape_fact(
 ) -> Constant | Items | None:
     """The rank, shape, size or a dimension of an array, also under a name; None of any other expression."""
     match node:
-        case ast.Name() if (value := assigned_once(file, node)) is not None and file.home(value) is file.home(node):
+        case ast.Name() if (value := sole_assigned_value(file, node)) is not None and file.evaluation_scope(
+            value
+        ) is file.evaluation_scope(node):
             return _shape_fact(evaluator, file, value, env) if not isinstance(value, ast.Name) else None
         case ast.Attribute(attr="ndim" | "size" | "shape" as attr, value=array):
             pass
@@ -186,7 +188,7 @@ def _is_kind(value: Value, kinds: Value) -> bool | None:
     return False if plain and own != "bool" else None
 
 
-def surely_true(value: Value) -> bool:
+def is_surely_true(value: Value) -> bool:
     """Return whether a value is surely true in a test: a sharding or mesh, or a spec that is not empty."""
     if not isinstance(value, CallResult) or value.call is None or value.call.open_positional:
         return False

@@ -27,10 +27,10 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    assumed_value,
+    accept_assumed,
     choose_value,
+    mark_assumed,
     options,
-    settled_value,
 )
 from shardlint.syntax import Binding, FileFacts
 
@@ -58,7 +58,7 @@ class Trees:
 
     # jax.tree.map
 
-    def expanded(self, value: Value) -> Value:
+    def expand_tree_map(self, value: Value) -> Value:
         """A value with the result of `jax.tree.map` seen as the tree it is; any other value as it is."""
         return choose_value([self._expand_mapped(option) for option in options(value)])
 
@@ -85,7 +85,7 @@ class Trees:
         function, *trees = (
             self.evaluator.value(place, arguments.environment) for place in arguments.positional
         )
-        return self._map_over_trees(function, [self.expanded(tree) for tree in trees], arguments, first)
+        return self._map_over_trees(function, [self.expand_tree_map(tree) for tree in trees], arguments, first)
 
     def _map_over_trees(
         self, function: Value, trees: Sequence[Value], arguments: CallArguments, first: tuple[Value, ...]
@@ -114,13 +114,13 @@ class Trees:
             case Constant(value=None):
                 return Constant(None)  # no leaf
             case Leaves():
-                return Leaves(self.applied(function, [*first, *map(_any_leaf, trees)], arguments))
+                return Leaves(self.apply_to_values(function, [*first, *map(_choose_any_leaf, trees)], arguments))
             case CallResult(by=Api()) | Constant():
-                return self.applied(function, [*first, *trees], arguments)
-        leaves = [*first, Unknown("a leaf"), *(_any_leaf(tree) for tree in trees[1:])]
-        return Leaves(self.applied(function, leaves, arguments))
+                return self.apply_to_values(function, [*first, *trees], arguments)
+        leaves = [*first, Unknown("a leaf"), *(_choose_any_leaf(tree) for tree in trees[1:])]
+        return Leaves(self.apply_to_values(function, leaves, arguments))
 
-    def runs(self, api: str, arguments: CallArguments) -> Iterator[tuple[ast.AST, Environment, str]]:
+    def find_mapped_calls(self, api: str, arguments: CallArguments) -> Iterator[tuple[ast.AST, Environment, str]]:
         """The function that `jax.tree.map(f, tree, *rest)` runs, what its parameters are, and the path of the leaf.
 
         Once for each leaf that is known.
@@ -133,7 +133,7 @@ class Trees:
             function, *trees = (
                 self.evaluator.value(place, arguments.environment) for place in arguments.positional
             )
-            leaves = list(together([self.expanded(tree) for tree in trees]))
+            leaves = list(zip_leaves([self.expand_tree_map(tree) for tree in trees]))
         finally:
             self._open.discard(node)
         for path, values in leaves:
@@ -149,19 +149,19 @@ class Trees:
                         path,
                     )
 
-    def applied(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
+    def apply_to_values(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
         """Return the result of a function value for these values. `arguments` is the call that applies it."""
         return choose_value([self._apply_function(option, given, arguments) for option in options(function)])
 
     def _apply_function(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
         match function:
             case Function():
-                return self.evaluator.calls.returned(
+                return self.evaluator.calls.evaluate_result(
                     function, lambda: self._environment_of_call(function, given)
                 )
             case Transformed(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
                 if isinstance(inner, Function):
-                    return self.evaluator.calls.returned(
+                    return self.evaluator.calls.evaluate_result(
                         inner, lambda: self._environment_of_partial(inner, earlier, given)
                     )
                 return (
@@ -170,18 +170,18 @@ class Trees:
                     else Unknown("a partial")
                 )
             case CallResult(by=ClassValue()):
-                method = self.evaluator.attribute(function, "__call__")
-                return self.applied(method, given, arguments) if isinstance(method, Function) else method
+                method = self.evaluator.evaluate_attribute(function, "__call__")
+                return self.apply_to_values(method, given, arguments) if isinstance(method, Function) else method
             case Api(name="builtins.tuple" | "builtins.list") if given:
                 return given[0]
             case Api():
-                return CallResult(function, _unseen_arguments(arguments))
+                return CallResult(function, _hide_argument_values(arguments))
         return Unknown("the result of an unknown function")
 
     def _environment_of_call(self, function: Function, given: Sequence[Value]) -> Environment:
         arguments = CallArguments(function.place, (), {}, open_positional=True)
-        known = dict(self.evaluator.parameters(function, arguments).values)
-        known.update(zip(function.positional, given, strict=False))
+        known = dict(self.evaluator.bind_parameters(function, arguments).values)
+        known.update(zip(function.positional_parameters, given, strict=False))
         return Environment(known)
 
     def _environment_of_partial(
@@ -190,11 +190,11 @@ class Trees:
         before = CallArguments(
             earlier.place, earlier.positional[1:], earlier.keywords, True, False, earlier.environment
         )
-        known = dict(self.evaluator.parameters(function, before).values)
-        known.update(zip(function.positional[len(before.positional) :], given, strict=False))
+        known = dict(self.evaluator.bind_parameters(function, before).values)
+        known.update(zip(function.positional_parameters[len(before.positional) :], given, strict=False))
         return Environment(known)
 
-    def got(self, table: Value, arguments: CallArguments) -> Value:
+    def evaluate_dict_get(self, table: Value, arguments: CallArguments) -> Value:
         """Return the result of `table.get(key, default)`."""
         given = [self.evaluator.value(place, arguments.environment) for place in arguments.positional]
         key, default = given[0], given[1] if len(given) > 1 else Constant(None)
@@ -203,18 +203,18 @@ class Trees:
         if not isinstance(table, Table) or table.open:
             return Unknown("an entry of something unknown")
         if isinstance(key, Constant):
-            return table.get(key.value) or default
+            return table.value_under(key.value) or default
         return choose_value([*(value for _, value in table.entries), default])
 
     # loops and comprehensions
 
-    def listed(self, value: Value) -> Items | None:
+    def list_elements(self, value: Value) -> Items | None:
         """The elements of a value, as `list(value)` gives them; None where they are not known."""
-        match self.expanded(value):
+        match self.expand_tree_map(value):
             case Items() as items:
                 return items
             case Table(open=False) as table:
-                keys = of_table(table, "keys")
+                keys = evaluate_table_method(table, "keys")
                 return keys if isinstance(keys, Items) else None
             case CallResult(by=Api(name="builtins.range"), call=CallArguments() as call) if not call.keywords:
                 bounds = [self.evaluator.value(place, call.environment) for place in call.positional]
@@ -222,7 +222,7 @@ class Trees:
                 return Items("list", tuple(numbers)) if numbers is not None else None
         return None
 
-    def element(self, file: FileFacts, binding: Binding, env: Environment | None) -> Value:
+    def evaluate_loop_target(self, file: FileFacts, binding: Binding, env: Environment | None) -> Value:
         """Return the value of a `for` target, of a loop or a comprehension."""
         if binding.value is None:
             return Unknown("an element of something unknown")
@@ -233,14 +233,16 @@ class Trees:
             self.evaluator.rests_on_call()  # in one turn of the loop it is one of them
         return found
 
-    def turns(self, place: Place, target: ast.expr, env: Environment | None) -> list[dict[ast.AST, Value]] | None:
+    def iteration_values(
+        self, place: Place, target: ast.expr, env: Environment | None
+    ) -> list[dict[ast.AST, Value]] | None:
         """Return the values of the names of a target in each iteration over an expression; None if they are not
         known.
         """
-        elements = self.each(place, env)
+        elements = self.evaluate_elements(place, env)
         return None if elements is None else [dict(_target_values(target, element)) for element in elements]
 
-    def each(self, place: Place, env: Environment | None) -> list[Value] | None:
+    def evaluate_elements(self, place: Place, env: Environment | None) -> list[Value] | None:
         """All elements of what an expression goes over, in order; None where they are not known or many."""
         node = place.node
         if isinstance(node, ast.Call) and node.args and {one.arg for one in node.keywords} <= {"strict"}:
@@ -248,13 +250,13 @@ class Trees:
             name = callee.name if isinstance(callee, Api) else ""
             parts = [Place(place.file, part) for part in node.args if not isinstance(part, ast.Starred)]
             if name == "builtins.zip" and len(parts) == len(node.args):
-                rows = [self.each(part, env) for part in parts]
+                rows = [self.evaluate_elements(part, env) for part in parts]
                 known = [row for row in rows if row is not None]
                 if len(known) < len(rows):
                     return None
                 return [Items("tuple", row) for row in zip(*known, strict=False)]
             if name == "builtins.enumerate" and len(parts) == len(node.args) == 1:
-                found = self.each(parts[0], env)
+                found = self.evaluate_elements(parts[0], env)
                 return found and [Items("tuple", (Constant(n), one)) for n, one in enumerate(found)]
             if name == "builtins.range" and len(parts) == len(node.args):
                 return _list_range([self.evaluator.value(part, env) for part in parts])
@@ -275,12 +277,12 @@ class Trees:
                         return Items("tuple", tuple(self._any_element(one, env) for one in parts))
                     case (("reversed" | "sorted" | "list" | "tuple" | "leaves" | "tree_leaves"), [one]):
                         return self._any_element(one, env)
-        return _any_element_of_value(self.expanded(self.evaluator.value(place, env)))
+        return _any_element_of_value(self.expand_tree_map(self.evaluator.value(place, env)))
 
-    def collected(self, file: FileFacts, node: Comprehension, env: Environment | None) -> Value:
+    def evaluate_comprehension(self, file: FileFacts, node: Comprehension, env: Environment | None) -> Value:
         """Return the result of a comprehension: a value for each element if they are known, else leaves like one."""
         if len(node.generators) == 1:
-            elements = self.each(Place(file, node.generators[0].iter), env)
+            elements = self.evaluate_elements(Place(file, node.generators[0].iter), env)
             made = self._evaluate_each_element(file, node, elements, env) if elements is not None else None
             if made is not None:
                 return made
@@ -289,26 +291,26 @@ class Trees:
         )
         if isinstance(node, ast.DictComp):
             return Leaves(made, "dict")
-        return Items("list", (), True, (made,), self._names_of(file, node, env))
+        return Items("list", (), True, (made,), self._filtered_mesh_names(file, node, env))
 
-    def _names_of(
+    def _filtered_mesh_names(
         self, file: FileFacts, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, env: Environment | None
     ) -> Value | None:
         """The names of which a comprehension leaves out only those that a mesh lacks; None of any other."""
         one = node.generators[0]
         same = isinstance(node.elt, ast.Name) and isinstance(one.target, ast.Name) and node.elt.id == one.target.id
-        if len(node.generators) > 1 or not same or not all(_in_a_mesh(test) for test in one.ifs):
+        if len(node.generators) > 1 or not same or not all(_is_axis_test(test) for test in one.ifs):
             return None
-        whole = settled_value(self.evaluator.value(Place(file, one.iter), env))
+        whole = accept_assumed(self.evaluator.value(Place(file, one.iter), env))
         if isinstance(whole, Items) and whole.open:
             return whole.names_of
         return whole if isinstance(whole, Items | Parameter) else None
 
     def _list_elements(self, place: Place, env: Environment | None) -> list[Value] | None:
         given = self.evaluator.value(place, env)
-        value = self.listed(settled_value(given))
+        value = self.list_elements(accept_assumed(given))
         if isinstance(value, Items) and not value.open and len(value.items) <= _ELEMENTS:
-            return [assumed_value(one, given) for one in value.items]
+            return [mark_assumed(one, given) for one in value.items]
         return None
 
     def _evaluate_each_element(
@@ -339,20 +341,20 @@ class Trees:
             if env is not None:
                 env.asked += inner.asked
         if not isinstance(node, ast.DictComp):
-            return assumed_value(
+            return mark_assumed(
                 Items("set" if isinstance(node, ast.SetComp) else "list", tuple(made)), *reasons
             )
         named = [key.value for key in keys if isinstance(key, Constant)]
         if len(named) < len(keys):
             return Leaves(choose_value(made), "dict")
-        return assumed_value(Table(tuple(zip(named, made, strict=True))), *reasons)
+        return mark_assumed(Table(tuple(zip(named, made, strict=True))), *reasons)
 
 
-def _in_a_mesh(test: ast.expr) -> bool:
+def _is_axis_test(test: ast.expr) -> bool:
     """Return whether a test is about an axis of a mesh: `a in mesh.axis_names`, `mesh.shape[a] > 1`."""
     match test:
         case ast.BoolOp(op=ast.And(), values=parts):
-            return all(_in_a_mesh(part) for part in parts)
+            return all(_is_axis_test(part) for part in parts)
         case ast.Compare(left=ast.Name(), ops=[ast.In()], comparators=[ast.Attribute(attr="axis_names" | "shape")]):
             return True
         case ast.Compare(left=left, ops=[ast.Gt() | ast.NotEq()], comparators=[ast.Constant(value=1)]):
@@ -386,7 +388,7 @@ def _arguments_after_partial(earlier: CallArguments) -> CallArguments:
     )
 
 
-def _unseen_arguments(arguments: CallArguments) -> CallArguments:
+def _hide_argument_values(arguments: CallArguments) -> CallArguments:
     return CallArguments(arguments.place, (), {}, True, False, arguments.environment)
 
 
@@ -404,17 +406,17 @@ def _target_values(target: ast.expr, element: Value) -> Iterator[tuple[ast.Name,
             yield from _target_values(part, _part_at_index(element, index))
 
 
-def together(trees: Sequence[Value], path: str = "") -> Iterator[tuple[str, list[Value]]]:
+def zip_leaves(trees: Sequence[Value], path: str = "") -> Iterator[tuple[str, list[Value]]]:
     """The leaves of trees that are alike, side by side, with their path; none that no tree tells of."""
     match _tree_with_structure(trees):
         case Items(items=items, open=False):
             for index in range(len(items)):
-                yield from together([_item_at_index(tree, index) for tree in trees], f"{path}[{index}]")
+                yield from zip_leaves([_item_at_index(tree, index) for tree in trees], f"{path}[{index}]")
         case Table(entries=entries, open=False):
             for key, _ in entries:
-                yield from together([_entry_at_key(tree, key) for tree in trees], f"{path}[{key!r}]")
+                yield from zip_leaves([_entry_at_key(tree, key) for tree in trees], f"{path}[{key!r}]")
         case Leaves():
-            yield path, [_any_leaf(tree) for tree in trees]
+            yield path, [_choose_any_leaf(tree) for tree in trees]
         case CallResult(by=Api()) | Constant():
             if trees[0] != Constant(None):
                 yield path, list(trees)
@@ -447,11 +449,11 @@ def _item_at_index(tree: Value, index: int) -> Value:
 
 def _entry_at_key(tree: Value, key: object) -> Value:
     if isinstance(tree, Table):
-        return tree.get(key) or Unknown("a key that is not there")
+        return tree.value_under(key) or Unknown("a key that is not there")
     return tree.of if isinstance(tree, Leaves) else Unknown("an entry of something unknown")
 
 
-def _any_leaf(tree: Value) -> Value:
+def _choose_any_leaf(tree: Value) -> Value:
     """Any leaf of a tree."""
     if isinstance(tree, Leaves):
         return tree.of
@@ -489,7 +491,7 @@ def _any_element_of_value(value: Value) -> Value:
     return Unknown("an element of something unknown")
 
 
-def of_table(table: Value, method: str) -> Value:
+def evaluate_table_method(table: Value, method: str) -> Value:
     """Return the result of `table.items()`, `.keys()` or `.values()`: all items in order, or one that represents
     any.
     """
@@ -510,7 +512,7 @@ def of_table(table: Value, method: str) -> Value:
 
 def _part_at_index(value: Value, index: int) -> Value:
     if isinstance(value, Assumed):
-        return assumed_value(_part_at_index(value.value, index), value)
+        return mark_assumed(_part_at_index(value.value, index), value)
     if isinstance(value, Items) and not value.open and index < len(value.items):
         return value.items[index]
     return Unknown("part of something unknown")

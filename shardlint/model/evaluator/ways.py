@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 
 from shardlint.model.ends import End
-from shardlint.model.evaluator.callers import Callers, moved
+from shardlint.model.evaluator.callers import Callers, moves_call_arguments
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.guards import is_branch_tested
@@ -17,7 +17,7 @@ from shardlint.model.needs import Memo
 from shardlint.model.values import CallArguments, Constant, Environment, Function, Place, Value
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _LEVELS = 3
 _VIEWS = 6
@@ -58,7 +58,9 @@ class _Given(Mapping[str, Value]):
     def __getitem__(self, name: str) -> Value:
         if name not in self._names:
             raise KeyError(name)
-        found = self._known.get(name, lambda: self.evaluator.parameter(self.function, self.arguments, name))
+        found = self._known.get_or_make(
+            name, lambda: self.evaluator.bind_parameter(self.function, self.arguments, name)
+        )
         if found is None:
             raise KeyError(name)
         return found
@@ -79,10 +81,10 @@ class Ways:
         self._known: Memo[ast.AST, tuple[Way, ...]] = Memo(evaluator.project.needs)
         self._open: set[ast.AST] = set()
 
-    def at(self, place: Place) -> Iterator[tuple[Scope, Way]]:
+    def paths_to_place(self, place: Place) -> Iterator[tuple[Scope, Way]]:
         """The ways to a place, each with the scope whose inner scopes it tells of."""
-        scope = place.scope.function()
-        found = self.to(place.file, scope)[:_VIEWS] if scope is not None else ()
+        scope = place.scope.enclosing_function()
+        found = self.paths_to_function(place.file, scope)[:_VIEWS] if scope is not None else ()
         around = _outermost_function(scope) or place.file.module
         turns = 0
         for way in found or (None,):
@@ -101,26 +103,26 @@ class Ways:
         loops = list(_loops_around(file, place.node))
         if loops:
             before = way.environment if way is not None else Environment({})
-            yield from self._in_turn(file, loops[-2:], Way(before, way.calls if way is not None else ()))
+            yield from self._iterate_loops(file, loops[-2:], Way(before, way.calls if way is not None else ()))
 
-    def _in_turn(self, file: FileFacts, loops: list[_Loop], way: Way) -> Iterator[Way]:
+    def _iterate_loops(self, file: FileFacts, loops: list[_Loop], way: Way) -> Iterator[Way]:
         over, target = loops[0]
-        known = self.evaluator.trees.turns(Place(file, over), target, way.environment)
+        known = self.evaluator.trees.iteration_values(Place(file, over), target, way.environment)
         if not known:
             return
         for number, bound in enumerate(known, 1):
             environment = Environment(way.environment.values, 0, {**way.environment.elements, **bound})
-            inner = replace(way, environment=environment, turn=_name_turn(number, bound))
-            yield from self._in_turn(file, loops[1:], inner) if len(loops) > 1 else (inner,)
+            inner = replace(way, environment=environment, turn=_describe_iteration(number, bound))
+            yield from self._iterate_loops(file, loops[1:], inner) if len(loops) > 1 else (inner,)
 
     # calls
 
-    def to(self, file: FileFacts, scope: Scope, level: int = 0) -> tuple[Way, ...]:
+    def paths_to_function(self, file: FileFacts, scope: Scope, level: int = 0) -> tuple[Way, ...]:
         """The ways to a function, at most a few. `level` counts the calls that were followed to it."""
         if scope.node in self._open:
             return ()  # a function that calls itself
         if not self._open and level == 0:
-            return self._known.get(scope.node, lambda: self._make_ways(file, scope, level))
+            return self._known.get_or_make(scope.node, lambda: self._make_ways(file, scope, level))
         return self._make_ways(file, scope, level)  # what is asked on the way to another may be cut short
 
     def _make_ways(self, file: FileFacts, scope: Scope, level: int) -> tuple[Way, ...]:
@@ -131,8 +133,8 @@ class Ways:
             self._open.discard(scope.node)
 
     def _find_ways(self, file: FileFacts, scope: Scope, level: int) -> Iterator[Way]:
-        around = scope.parent.function() if scope.parent is not None else None
-        outer = self.to(file, around, level) if around is not None else ()
+        around = scope.parent.enclosing_function() if scope.parent is not None else None
+        outer = self.paths_to_function(file, around, level) if around is not None else ()
         inner = list(islice(self._ways_from_callers(file, scope, level), _VIEWS)) if level < _LEVELS else []
         if not inner:
             yield from outer
@@ -146,31 +148,31 @@ class Ways:
     def _ways_from_callers(self, file: FileFacts, scope: Scope, level: int) -> Iterator[Way]:
         if isinstance(scope.node, ast.Lambda):
             for end in self.callers.flow.ends(file, scope.node).found:
-                yield from self._at_leaves(scope, end, level)
-        known = self.callers.calls(file, scope)
+                yield from self._paths_through_leaves(scope, end, level)
+        known = self.callers.find_calls_around(file, scope)
         if known is None:
             return
         function, ends = known
         for end in ends.found:
-            yield from self._at_leaves(scope, end, level)
+            yield from self._paths_through_leaves(scope, end, level)
             if end.kind != "called" or _moves_arguments(end) or not isinstance(end.place.node, ast.Call):
                 continue
             for way in self._ways_to_caller(end.place, level):
                 environment = way.environment if way is not None else None
-                arguments = self.evaluator.arguments(end.place, environment)
-                called = self.callers.receiving(function, end, environment)
+                arguments = self.evaluator.read_arguments(end.place, environment)
+                called = self.callers.bind_receiver(function, end, environment)
                 given = Environment(_Given(self.evaluator, called, arguments))
                 yield Way(given, (end.place, *(way.calls if way is not None else ())))
 
-    def _at_leaves(self, scope: Scope, end: End, level: int) -> Iterator[Way]:
+    def _paths_through_leaves(self, scope: Scope, end: End, level: int) -> Iterator[Way]:
         """The ways to a function that `jax.tree.map` runs: one for each leaf that is known."""
         mapped = end.wrappers[-1] if end.wrappers else None
         if end.kind != "called" or mapped is None or mapped.api not in MAPS or mapped.place != end.place:
             return
         for way in self._ways_to_caller(end.place, level):
             environment = way.environment if way is not None else None
-            arguments = self.evaluator.arguments(end.place, environment)
-            for node, given, path in self.evaluator.trees.runs(mapped.api, arguments):
+            arguments = self.evaluator.read_arguments(end.place, environment)
+            for node, given, path in self.evaluator.trees.find_mapped_calls(mapped.api, arguments):
                 if node is scope.node:
                     around = environment.values if environment is not None else {}
                     known = ChainMap[str, Value](given.values, around)  # type: ignore[arg-type]
@@ -179,8 +181,8 @@ class Ways:
 
     def _ways_to_caller(self, place: Place, level: int) -> tuple[Way | None, ...]:
         """The ways to the function that a call stands in; a `None` where none is in sight, or it stands in none."""
-        caller = place.scope.function()
-        found = self.to(place.file, caller, level + 1)[:2] if caller is not None else ()
+        caller = place.scope.enclosing_function()
+        found = self.paths_to_function(place.file, caller, level + 1)[:2] if caller is not None else ()
         # A leaf that is tested may not get to the call.
         return tuple(
             way for way in found if not way.turn or not is_branch_tested(place.file, place.node)
@@ -189,14 +191,14 @@ class Ways:
 
 def _outermost_function(scope: Scope | None) -> Scope | None:
     """The function around all functions that a scope is in: their parameters are seen from inside."""
-    while scope is not None and scope.parent is not None and scope.parent.function() is not None:
-        scope = scope.parent.function()
+    while scope is not None and scope.parent is not None and scope.parent.enclosing_function() is not None:
+        scope = scope.parent.enclosing_function()
     return scope
 
 
 def _moves_arguments(end: End) -> bool:
     """Return whether code between a call and its function moves or reshapes arguments."""
-    return moved(end) or any(wrapper.api in _RESHAPING for wrapper in end.wrappers)
+    return moves_call_arguments(end) or any(wrapper.api in _RESHAPING for wrapper in end.wrappers)
 
 
 def _loops_around(file: FileFacts, node: ast.AST) -> Iterator[_Loop]:
@@ -205,7 +207,7 @@ def _loops_around(file: FileFacts, node: ast.AST) -> Iterator[_Loop]:
     inner = node
     for outer in file.ancestors(node):
         if isinstance(outer, ast.For) and inner in outer.body:
-            if any(isinstance(part, _LEAVING) for part in walk(outer)):
+            if any(isinstance(part, _LEAVING) for part in walk_nodes(outer)):
                 break
             found.append((outer.iter, outer.target))
         elif isinstance(outer, ast.ListComp | ast.SetComp | ast.DictComp):
@@ -218,7 +220,7 @@ def _loops_around(file: FileFacts, node: ast.AST) -> Iterator[_Loop]:
     return reversed(found)
 
 
-def _name_turn(number: int, bound: Mapping[ast.AST, Value]) -> str:
+def _describe_iteration(number: int, bound: Mapping[ast.AST, Value]) -> str:
     """Which turn of a loop it is, by a name that says it."""
     for node, value in bound.items():
         if isinstance(node, ast.Name) and isinstance(value, Constant) and isinstance(value.value, str | int):

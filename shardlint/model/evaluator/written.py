@@ -18,10 +18,10 @@ from shardlint.model.values import (
     Table,
     Unknown,
     Value,
-    assumed_value,
+    accept_assumed,
     choose_value,
+    mark_assumed,
     options,
-    settled_value,
 )
 from shardlint.syntax import FileFacts
 
@@ -35,7 +35,9 @@ class Written:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
 
-    def sequence(self, file: FileFacts, node: ast.Tuple | ast.List | ast.Set, env: Environment | None) -> Value:
+    def evaluate_sequence(
+        self, file: FileFacts, node: ast.Tuple | ast.List | ast.Set, env: Environment | None
+    ) -> Value:
         """A tuple, list or set that is written out."""
         found: list[Value] = []
         is_open = False
@@ -52,12 +54,12 @@ class Written:
                 found.append(self.evaluator.value(Place(file, element), env))
         return Items(type(node).__name__.lower(), tuple(found), is_open)
 
-    def table(self, file: FileFacts, node: ast.Dict, env: Environment | None) -> Value:
+    def evaluate_dict(self, file: FileFacts, node: ast.Dict, env: Environment | None) -> Value:
         """A dict that is written out."""
         entries: list[tuple[object, Value]] = []
         is_open = False
         for key, value in zip(node.keys, node.values, strict=True):
-            inner = settled_value(self.evaluator.value(Place(file, value), env)) if key is None else None
+            inner = accept_assumed(self.evaluator.value(Place(file, value), env)) if key is None else None
             if isinstance(inner, Table):
                 entries.extend(inner.entries)
                 is_open = is_open or inner.open
@@ -69,15 +71,15 @@ class Written:
                 is_open = True
         return Table(tuple(entries), is_open)
 
-    def operation(self, file: FileFacts, node: ast.BinOp, env: Environment | None) -> Value:
+    def evaluate_operation(self, file: FileFacts, node: ast.BinOp, env: Environment | None) -> Value:
         """Arithmetic."""
         one, two = self.evaluator.value(Place(file, node.left), env), self.evaluator.value(Place(file, node.right), env)
-        found = self.operated(node.op, settled_value(one), settled_value(two))
+        found = self.apply_operator(node.op, accept_assumed(one), accept_assumed(two))
         if isinstance(found, Unknown):
             return Computed(found.why, Place(file, node), env)
-        return assumed_value(found, one, two)
+        return mark_assumed(found, one, two)
 
-    def operated(self, op: ast.operator, left: Value, right: Value) -> Value:
+    def apply_operator(self, op: ast.operator, left: Value, right: Value) -> Value:
         """Return the result of an operator for two values; unknown if the text does not tell."""
         if isinstance(left, Constant) and isinstance(right, Constant):
             one, two = left.value, right.value
@@ -86,11 +88,11 @@ class Written:
             if isinstance(one, int) and isinstance(two, int):
                 match op:
                     case ast.Add():
-                        return number_value(one + two)
+                        return bounded_number(one + two)
                     case ast.Sub():
-                        return number_value(one - two)
+                        return bounded_number(one - two)
                     case ast.Mult():
-                        return number_value(one * two)
+                        return bounded_number(one * two)
                     case ast.FloorDiv() if two:
                         return Constant(one // two)
         if isinstance(left, Table) and isinstance(right, Table) and isinstance(op, ast.BitOr):
@@ -107,14 +109,14 @@ class Written:
                 return Items(left.kind, (), True, left.items)
         return Unknown("arithmetic on something unknown")
 
-    def joined(self, file: FileFacts, node: ast.JoinedStr, env: Environment | None) -> Value:
+    def evaluate_fstring(self, file: FileFacts, node: ast.JoinedStr, env: Environment | None) -> Value:
         """An f-string of what is known."""
         said: list[str] = []
         given: list[Value] = []
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
                 value = self.evaluator.value(Place(file, part.value), env)
-                known = settled_value(value)
+                known = accept_assumed(value)
                 plain = part.conversion == -1 and part.format_spec is None
                 if not plain or not isinstance(known, Constant) or not isinstance(known.value, str | int):
                     return Unknown("a text that is made when it runs")
@@ -122,16 +124,16 @@ class Written:
                 given.append(value)
             elif isinstance(part, ast.Constant):
                 said.append(str(part.value))
-        return assumed_value(Constant("".join(said)), *given)
+        return mark_assumed(Constant("".join(said)), *given)
 
-    def subscript(self, file: FileFacts, node: ast.Subscript, env: Environment | None) -> Value:
+    def evaluate_subscript(self, file: FileFacts, node: ast.Subscript, env: Environment | None) -> Value:
         """An element or a slice."""
         whole = self.evaluator.value(Place(file, node.value), env)
         if isinstance(node.slice, ast.Slice):
             return self._evaluate_slice(file, node.slice, whole, env)
         index = self.evaluator.value(Place(file, node.slice), env)
-        return assumed_value(
-            self._element_at_key(self.evaluator.trees.expanded(settled_value(whole)), settled_value(index)),
+        return mark_assumed(
+            self._element_at_key(self.evaluator.trees.expand_tree_map(accept_assumed(whole)), accept_assumed(index)),
             whole,
             index,
         )
@@ -140,17 +142,17 @@ class Written:
         self, file: FileFacts, node: ast.Slice, whole: Value, env: Environment | None
     ) -> Value:
         given = [
-            settled_value(self.evaluator.value(Place(file, one), env)) if one is not None else None
+            accept_assumed(self.evaluator.value(Place(file, one), env)) if one is not None else None
             for one in (node.lower, node.upper, node.step)
         ]
         found: list[Value] = []
-        for option in options(self.evaluator.trees.expanded(settled_value(whole))):
+        for option in options(self.evaluator.trees.expand_tree_map(accept_assumed(whole))):
             base = parts.spec_entries(self.evaluator, option) or option
             if isinstance(base, Items) and base.kind in ("tuple", "list"):
                 found.append(parts.slice_items(base, tuple(given)))
             else:
                 found.append(Unknown("a part of something unknown"))
-        return assumed_value(choose_value(found), whole)
+        return mark_assumed(choose_value(found), whole)
 
     def _element_at_key(self, whole: Value, key: Value) -> Value:
         found = [self._element_of(option, key) for option in options(whole)]
@@ -172,12 +174,12 @@ class Written:
                 except IndexError:
                     return Unknown("an index out of range")
             if isinstance(base, Table) and not base.open:
-                return base.get(key.value) or Unknown("a key that is not there")
+                return base.value_under(key.value) or Unknown("a key that is not there")
         elif not isinstance(key, Items) and isinstance(base, Table) and not base.open and base.entries:
             return choose_value([value for _, value in base.entries])  # one of them
         return Unknown("an element of something unknown")
 
 
-def number_value(value: int) -> Value:
+def bounded_number(value: int) -> Value:
     """A number, unless it is too large for a size or an index."""
     return Constant(value) if abs(value) < LARGEST else Unknown("a number larger than any size or index")

@@ -12,9 +12,9 @@ from dataclasses import field, replace
 from typing import Literal
 
 from shardlint.model.lifetime.donation import Argument, DonatingCall
-from shardlint.model.lifetime.reads import Reading, read_object
+from shardlint.model.lifetime.reads import Reading, array_of_read
 from shardlint.source.lazy import dataclass
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 # What a name may hold where many ways meet is not followed.
 _WAYS = 4
@@ -68,17 +68,17 @@ class Use:
     reading: Reading
 
     @property
-    def below(self) -> Path:
+    def path_below_donated(self) -> Path:
         """The attributes and keys that lead from what was donated to what is read."""
         if self.held[0] is not self.death.held[0]:
             return self.held[1]
         found = self.held[1][len(self.death.held[1]) :]
-        return found[:-1] if read_object(self.node) is not self.node else found
+        return found[:-1] if array_of_read(self.node) is not self.node else found
 
     @property
-    def again(self) -> bool:
+    def is_repeated_call(self) -> bool:
         """True if the call that donated it is what reads it, in a later turn of its loop."""
-        return any(part is self.node for part in walk(self.death.call.call))
+        return any(part is self.node for part in walk_nodes(self.death.call.call))
 
 
 @dataclass(frozen=True)
@@ -101,16 +101,16 @@ class Story:
     twice: list[Twice] = field(default_factory=list)
 
 
-def path_of(node: ast.expr) -> Path | None:
+def access_path(node: ast.expr) -> Path | None:
     """The path of a name, attribute or element with a constant key."""
     match node:
         case ast.Name():
             return (node.id,)
         case ast.Attribute():
-            base = path_of(node.value)
+            base = access_path(node.value)
             return (*base, node.attr) if base is not None else None
         case ast.Subscript(slice=ast.Constant(value=str() | int() as key)):
-            base = path_of(node.value)
+            base = access_path(node.value)
             return (*base, f"[{key}]") if base is not None else None
     return None
 
@@ -131,11 +131,11 @@ class Memory:
     holds: dict[Path, Held] = field(default_factory=dict)
     dead: dict[Held, Death] = field(default_factory=dict)
 
-    def copy(self) -> Memory:
+    def copy_memory(self) -> Memory:
         """Return the memory with which one of several branches starts."""
         return Memory(self.entries, dict(self.holds), dict(self.dead))
 
-    def held(self, path: Path) -> Held:
+    def buffer_of_path(self, path: Path) -> Held:
         """Return the buffer that a path holds: its own, or a part of the one that a prefix of the path holds."""
         for length in range(len(path), 0, -1):
             found = self.holds.get(path[:length])
@@ -143,44 +143,44 @@ class Memory:
                 return found[0], (*found[1], *path[length:])
         return self.entries.setdefault(path[0], Buffer(None, "given")), path[1:]
 
-    def bind(self, path: Path, held: Held | Buffer) -> None:
+    def bind_path(self, path: Path, held: Held | Buffer) -> None:
         """Give a path something else to hold."""
         for known in [known for known in self.holds if known[: len(path)] == path]:
             del self.holds[known]
         self.holds[path] = (held, ()) if isinstance(held, Buffer) else held
 
-    def inside(self, path: Path) -> Iterator[Held]:
+    def buffers_inside(self, path: Path) -> Iterator[Held]:
         """Yield the buffers known to be held at places inside a path."""
         for known, held in self.holds.items():
             if len(known) > len(path) and known[: len(path)] == path:
                 yield held
 
-    def death(self, held: Held) -> Death | None:
+    def find_death(self, held: Held) -> Death | None:
         """The donation that what is held, or a part of it, died of."""
-        return self._find_death(held, set())
+        return self._find_death_in_parts(held, set())
 
-    def _find_death(self, held: Held, alive: set[Held]) -> Death | None:
+    def _find_death_in_parts(self, held: Held, alive: set[Held]) -> Death | None:
         """See `death`. `alive` are the parts of buffers that died of nothing: many ways may lead to each of them."""
         if held in alive:
             return None
         found = next((death for dead, death in self.dead.items() if is_nested_part(dead, held)), None)
         source = held[0].source
         if found is None and source is not None:
-            found = self._find_death((source[0], (*source[1], *held[1])), alive)
+            found = self._find_death_in_parts((source[0], (*source[1], *held[1])), alive)
         for buffer, path in held[0].ways if found is None else ():
-            died = self._find_death((buffer, (*path, *held[1])), alive)
+            died = self._find_death_in_parts((buffer, (*path, *held[1])), alive)
             if died is not None:
                 return replace(died, must=False)
         if found is None:
             alive.add(held)
         return found
 
-    def revive(self, held: Held) -> None:
+    def revive_buffer(self, held: Held) -> None:
         """Code that is not seen may have changed it in place: it is no longer known to be dead."""
         for dead in [dead for dead in self.dead if is_nested_part(dead, held)]:
             del self.dead[dead]
 
-    def changed(self, roots: Collection[str]) -> None:
+    def forget_contents(self, roots: Collection[str]) -> None:
         """Code that is not seen may have changed what objects hold."""
         for path in self.holds:
             if path[0] in roots and len(path) > 1:
@@ -191,9 +191,9 @@ def _merge_buffers(memory: Memory, path: Path, found: list[Held], ends: list[Mem
     """Return the buffer of a path where branches meet that bind different buffers. It is deleted if a branch deleted
     it.
     """
-    alive = [held for held in found if all(end.death(held) is None for end in ends)]
+    alive = [held for held in found if all(end.find_death(held) is None for end in ends)]
     either = Buffer(None, "unknown", ways=tuple(alive[:_WAYS]))
-    died = next(filter(None, (end.death(end.held(path)) for end in ends)), None)
+    died = next(filter(None, (end.find_death(end.buffer_of_path(path)) for end in ends)), None)
     if died is not None:
         memory.dead[either, ()] = replace(died, must=False)
     return either
@@ -205,7 +205,7 @@ def merge_memories(ends: list[Memory]) -> Memory | None:
         return ends[0] if ends else None
     memory = Memory(ends[0].entries)
     for path in {path for end in ends for path in end.holds}:
-        found = list(dict.fromkeys(end.held(path) for end in ends))
+        found = list(dict.fromkeys(end.buffer_of_path(path) for end in ends))
         memory.holds[path] = found[0] if len(found) == 1 else (_merge_buffers(memory, path, found, ends), ())
     for held in {held for end in ends for held in end.dead}:
         deaths = [end.dead.get(held) for end in ends]

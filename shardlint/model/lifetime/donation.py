@@ -11,7 +11,7 @@ import ast
 from dataclasses import replace
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.lifetime.handed_on import bound_again, donated_inside
+from shardlint.model.lifetime.handed_on import donations_in_body, is_result_rebound
 from shardlint.model.lifetime.updates import Updates
 from shardlint.model.needs import Memo
 from shardlint.model.signatures import (
@@ -20,7 +20,7 @@ from shardlint.model.signatures import (
     Jitted,
     argnum_positions,
     jitted_value,
-    names,
+    setting_names,
     setting_positions,
 )
 from shardlint.model.values import (
@@ -88,7 +88,7 @@ class DonatingCall:
     """Whether the wrapper has shardings: arguments placed otherwise are copied, and the copy is donated."""
 
     @property
-    def donated(self) -> tuple[Argument, ...]:
+    def donated_arguments(self) -> tuple[Argument, ...]:
         """The donated arguments."""
         return tuple(argument for argument in self.arguments if argument.donated)
 
@@ -101,20 +101,20 @@ class Donations:
         self.updates = Updates(evaluator)
         self._calls: Memo[ast.AST, DonatingCall | None] = Memo(evaluator.project.needs)
 
-    def of(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:
+    def find_donations(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:
         """Return the donations of a call; None if it donates nothing, not on every path, or if the text does not
         tell.
         """
         if call not in self._calls:
-            self._calls.begin(call, None)  # a call inside its own answer tells nothing
-            self._calls.make(call, lambda: self._donations_of_call(file, call))
+            self._calls.begin_answer(call, None)  # a call inside its own answer tells nothing
+            self._calls.make_answer(call, lambda: self._donations_of_call(file, call))
         return self._calls[call]
 
     def _donations_of_call(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:
         if isinstance(call.func, ast.Lambda):
             return None
         callee = self.evaluator.value(Place(file, call.func))
-        arguments = self.evaluator.arguments(Place(file, call))
+        arguments = self.evaluator.read_arguments(Place(file, call))
         if arguments.open_positional or arguments.open_keywords:
             return None
         found: DonatingCall | None = None
@@ -123,14 +123,14 @@ class Donations:
             if one is None:
                 return None
             found = one if found is None else _common_donations(found, one)
-        return found if found is not None and found.donated else None
+        return found if found is not None and found.donated_arguments else None
 
     def _donations_of_option(
         self, file: FileFacts, call: ast.Call, value: Value, arguments: CallArguments
     ) -> DonatingCall | None:
         if isinstance(value, Function):
             return self._donations_of_helper(file, call, value, arguments)
-        shift, value = self._through_partial(value)
+        shift, value = self._unwrap_partials(value)
         if not isinstance(value, Transformed) or value.call is None:
             return None
         function = jitted_value(value, self.evaluator, DONATING)
@@ -139,7 +139,7 @@ class Donations:
         function_given = self._donated_call_arguments(function, call, arguments, shift)
         if function_given is None:
             return None
-        placed = any(function.setting(name) is not None for name in SHARDING_SETTINGS)
+        placed = any(function.setting_expression(name) is not None for name in SHARDING_SETTINGS)
         by = _call_asking_donation(function)
         return DonatingCall(call, by, function.api, function_given, placed)
 
@@ -147,7 +147,7 @@ class Donations:
         self, file: FileFacts, call: ast.Call, function: Function, arguments: CallArguments
     ) -> DonatingCall | None:
         """Return the donations that a function of the project makes of its own arguments."""
-        found = list(donated_inside(self, file, function, arguments))
+        found = list(donations_in_body(self, file, function, arguments))
         if not found:
             return None
         first = found[0][0]
@@ -156,14 +156,14 @@ class Donations:
                 argument,
                 node=node,
                 taken=argument.taken
-                or bound_again(function.place.file, inner.call, ast.unparse(argument.node)),
+                or is_result_rebound(function.place.file, inner.call, ast.unparse(argument.node)),
             )
             for inner, argument, node in found
             if inner.by == first.by
         )
         return DonatingCall(call, first.by, first.api, own, first.placed)
 
-    def _through_partial(self, value: Value) -> tuple[int, Value]:
+    def _unwrap_partials(self, value: Value) -> tuple[int, Value]:
         """How many positions partials have filled around a jitted function."""
         shift = 0
         while isinstance(value, Transformed) and value.api.name == "functools.partial" and value.call is not None:
@@ -179,7 +179,7 @@ class Donations:
         donated = self._donated_parameters(function)
         static = setting_positions(function, "static", self.evaluator)
         if function.api == PMAP:
-            broadcast = function.setting("static_broadcasted_argnums")
+            broadcast = function.setting_expression("static_broadcasted_argnums")
             found = argnum_positions(broadcast, function.settings, self.evaluator)
             static = frozenset(found) if found is not None else None
         if donated is None or static is None:
@@ -207,9 +207,9 @@ class Donations:
             if parameters is not None and position is not None and position < len(parameters.positional):
                 known = parameters.positional[position]
             is_static = position in static
-            given = donated.has(position, known) and not is_static
-            given = given and not self._without_arrays(Place(arguments.place.file, node), arguments)
-            update = self.updates.of(function.inner, known) if not is_static else None
+            given = donated.is_donated(position, known) and not is_static
+            given = given and not self._holds_no_arrays(Place(arguments.place.file, node), arguments)
+            update = self.updates.find_update(function.inner, known) if not is_static else None
             result.append(
                 Argument(
                     node,
@@ -226,7 +226,7 @@ class Donations:
             )
         return tuple(result)
 
-    def _without_arrays(self, place: Place, arguments: CallArguments) -> bool:
+    def _holds_no_arrays(self, place: Place, arguments: CallArguments) -> bool:
         """Return whether an argument surely holds no array that could be donated: a function, an optimizer of optax."""
         values = options(self.evaluator.value(place, arguments.environment))
         return all(isinstance(one, Function) or getattr(one, "api", "") in _TRANSFORMATIONS for one in values)
@@ -237,7 +237,7 @@ class Donations:
         if settings.open_keywords:
             return None
         if function.api == FILTER_JIT:
-            place = function.setting("donate")
+            place = function.setting_expression("donate")
             mode = (
                 self.evaluator.value(place, settings.environment) if place is not None else Constant("none")
             )
@@ -249,8 +249,8 @@ class Donations:
                 return _Donated(every=True, but_first=True) if function.parameters is not None else None
             return None
         by_position = setting_positions(function, "donate", self.evaluator)
-        by_number = argnum_positions(function.setting("donate_argnums"), settings, self.evaluator)
-        by_name = names(function.setting("donate_argnames"), settings, self.evaluator)
+        by_number = argnum_positions(function.setting_expression("donate_argnums"), settings, self.evaluator)
+        by_name = setting_names(function.setting_expression("donate_argnames"), settings, self.evaluator)
         if by_position is None and function.parameters is None and by_name and not by_number:
             by_position = frozenset()  # of a function that is not known, what is given by these names
         if by_position is None or by_name is None or by_number is None:
@@ -271,7 +271,7 @@ class _Donated:
     but_first: bool = False
     behind: frozenset[int] = frozenset()
 
-    def has(self, position: int | None, name: str | None) -> bool:
+    def is_donated(self, position: int | None, name: str | None) -> bool:
         if self.every:
             return not (self.but_first and position == 0)
         return position in self.positions or name in self.names
@@ -304,7 +304,7 @@ def _common_donations(one: DonatingCall, two: DonatingCall) -> DonatingCall | No
 
 def _is_abstract_call(file: FileFacts, call: ast.Call) -> bool:
     """Donation does nothing while jit is disabled, and a test of it knows what it does."""
-    return file.says("disable_jit") or "is_deleted" in file.text(call)
+    return file.contains_text("disable_jit") or "is_deleted" in file.source_text(call)
 
 
 def is_fresh_array(value: Value) -> bool:
@@ -319,7 +319,7 @@ _NOT_ARRAYS = (".dtype", ".shape", ".ndim", ".finfo", ".iinfo", ".result_type", 
 def _call_asking_donation(function: Jitted) -> Place:
     """The call in which donation was asked for: `jax.jit(...)`, or the `partial` that is applied later."""
     for name in ("donate_argnums", "donate_argnames", "donate"):
-        given = function.setting(name)
+        given = function.setting_expression(name)
         keyword = given.file.parent(given.node) if given is not None else None
         call = given.file.parent(keyword) if given is not None and isinstance(keyword, ast.keyword) else None
         if given is not None and isinstance(call, ast.Call):

@@ -12,7 +12,7 @@ _DISPLAYS = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
 _SAYING = ("print", "debug", "info", "warning", "warn", "log")
 
 
-def only_returns(value: Value) -> bool:
+def has_no_effects(value: Value) -> bool:
     """Return whether a function value has no side effects, in all its possibilities: it stores nothing and calls
     nothing else.
     """
@@ -23,7 +23,7 @@ def only_returns(value: Value) -> bool:
     if isinstance(value.node, ast.Lambda):
         return True
     file = value.place.file
-    scope = file.walked(file.scope(value.node))
+    scope = file.walk_scope(file.scope(value.node))
     fresh = _fresh_containers(scope)
     return not scope.outer_names and all(
         _is_harmless_statement(statement, fresh) for statement in scope.statements
@@ -47,7 +47,7 @@ def _is_harmless_statement(statement: ast.stmt, fresh: set[str]) -> bool:
             name = last_name(func)
             return name in _SAYING
         case ast.Assign(targets=targets):
-            return all(_is_local_target(target) or _of_own(target, fresh) for target in targets)
+            return all(_is_local_target(target) or _is_own_entry(target, fresh) for target in targets)
         case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
             return isinstance(target, ast.Name)
         case ast.For(target=target):
@@ -57,7 +57,7 @@ def _is_harmless_statement(statement: ast.stmt, fresh: set[str]) -> bool:
     return True
 
 
-def _of_own(target: ast.expr, fresh: set[str]) -> bool:
+def _is_own_entry(target: ast.expr, fresh: set[str]) -> bool:
     """An entry of a list or table that the function makes itself."""
     return isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and target.value.id in fresh
 
@@ -78,5 +78,5 @@ def called_function(evaluator: Evaluator, place: Place) -> Value | None:
         return None
     value = found[0]
     if isinstance(value, CallResult) and not isinstance(value.by, Api):
-        value = evaluator.attribute(value, "__call__")
+        value = evaluator.evaluate_attribute(value, "__call__")
     return value

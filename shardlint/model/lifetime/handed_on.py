@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from shardlint.model.signatures import of_definition
+from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import CallArguments, Function, Place
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:
     from shardlint.model.lifetime.donation import Argument, DonatingCall, Donations
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 _STRAIGHT = (ast.With, ast.AsyncWith, ast.For, ast.While, ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
 
 
-def donated_inside(
+def donations_in_body(
     donations: Donations, file: FileFacts, function: Function, arguments: CallArguments
 ) -> Iterator[tuple[DonatingCall, Argument, ast.expr]]:
     """The donations of a function's parameters, on its straight way: the call, and what a caller gave for each."""
     node = function.node
-    if not isinstance(node, ast.FunctionDef) or node.decorator_list or not function.place.file.says("donate"):
+    if not isinstance(node, ast.FunctionDef) or node.decorator_list or not function.place.file.contains_text("donate"):
         return
-    parameters = of_definition(node)
-    given = (parameters.without_first() if function.bound else parameters).bind(arguments)
+    parameters = parameters_of_definition(node)
+    given = (parameters.without_first() if function.bound else parameters).bind_arguments(arguments)
     if given is None:
         return
     inside = function.place.file
-    for call in inside.walked(inside.scope(node)).calls:
+    for call in inside.walk_scope(inside.scope(node)).calls:
         names = [
             one.id for one in (*call.args, *(k.value for k in call.keywords)) if isinstance(one, ast.Name)
         ]
         if not given.keys() & set(names) or not is_call_on_every_path(inside, call, node):
             continue
-        found = donations.of(inside, call)
-        for argument in found.donated if found is not None else ():
-            place = _given_for(inside, node, argument.node, given)
+        found = donations.find_donations(inside, call)
+        for argument in found.donated_arguments if found is not None else ():
+            place = _forwarded_argument(inside, node, argument.node, given)
             if (
                 found is not None
                 and place is not None
@@ -48,11 +48,11 @@ def donated_inside(
                 yield found, argument, place.node
 
 
-def bound_again(file: FileFacts, call: ast.Call, name: str) -> bool:
+def is_result_rebound(file: FileFacts, call: ast.Call, name: str) -> bool:
     """Return whether the result of a call is bound to its argument's name, so that it is an update of it."""
     statement = file.parent(call)
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return any(isinstance(part, ast.Name) and part.id == name for one in targets for part in walk(one))
+    return any(isinstance(part, ast.Name) and part.id == name for one in targets for part in walk_nodes(one))
 
 
 def is_call_on_every_path(file: FileFacts, call: ast.AST, function: ast.AST) -> bool:
@@ -67,7 +67,7 @@ def is_call_on_every_path(file: FileFacts, call: ast.AST, function: ast.AST) -> 
     return False
 
 
-def _given_for(
+def _forwarded_argument(
     file: FileFacts, function: ast.FunctionDef, node: ast.expr, given: Mapping[str, Place]
 ) -> Place | None:
     """Return the caller's argument for a parameter that is passed on unchanged."""

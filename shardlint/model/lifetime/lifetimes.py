@@ -15,7 +15,7 @@ from shardlint.model.lifetime.order import Evaluation
 from shardlint.model.lifetime.reads import Reading
 from shardlint.model.needs import Memo
 from shardlint.syntax import FileFacts, Scope, last_name
-from shardlint.syntax.nodes import children
+from shardlint.syntax.nodes import child_nodes
 
 _Loop = ast.For | ast.AsyncFor | ast.While
 _SWALLOWING = ("raises", "assertRaises", "assert_raises", "suppress", "subTest")
@@ -29,26 +29,28 @@ class Lifetimes:
         self._known: Memo[ast.AST, Story] = Memo(donations.evaluator.project.needs)
         self._donating: Memo[ast.AST, list[Scope]] = Memo(donations.evaluator.project.needs)
 
-    def story(self, file: FileFacts, scope: Scope) -> Story:
+    def buffer_events(self, file: FileFacts, scope: Scope) -> Story:
         """Return the buffer events of one function or module."""
-        return self._known.get(scope.node, lambda: _Walk(file, file.walked(scope), self.donations).run())
+        return self._known.get_or_make(
+            scope.node, lambda: _Walk(file, file.walk_scope(scope), self.donations).walk_body()
+        )
 
-    def stories(self, file: FileFacts) -> list[tuple[Scope, Story]]:
+    def donating_functions(self, file: FileFacts) -> list[tuple[Scope, Story]]:
         """The functions of a file in which something is donated, and what happens there."""
-        scopes = self._donating.get(file.tree, lambda: list(self._scopes_with_donations(file)))
-        return [(scope, self.story(file, scope)) for scope in scopes]
+        scopes = self._donating.get_or_make(file.tree, lambda: list(self._scopes_with_donations(file)))
+        return [(scope, self.buffer_events(file, scope)) for scope in scopes]
 
     def _scopes_with_donations(self, file: FileFacts) -> Iterator[Scope]:
         for scope in file.inner_scopes(file.module):
             if scope.kind in ("module", "function"):
-                if any(self.donations.of(file, call) is not None for call in _calls_in_scope(scope)):
+                if any(self.donations.find_donations(file, call) is not None for call in _calls_in_scope(scope)):
                     yield scope
 
 
 def _calls_in_scope(scope: Scope) -> list[ast.Call]:
     """The calls of a function, those in its comprehensions too."""
     found = list(scope.calls)
-    for child in scope.children:
+    for child in scope.inner_scopes:
         if child.kind == "comprehension":
             found += _calls_in_scope(child)
     return found
@@ -62,9 +64,9 @@ class _Walk(Evaluation):
         self.breaks: list[list[Memory]] = []
         self.continues: list[list[Memory]] = []
 
-    def run(self) -> Story:
+    def walk_body(self) -> Story:
         """Walk the whole body."""
-        self._walk_block(self.scope.body)
+        self._walk_block(self.scope.body_statements)
         self.story.uses = _strongest_uses(self.story.uses)
         seen = {(id(twice.nodes[0]), id(twice.nodes[1])): twice for twice in reversed(self.story.twice)}
         self.story.twice = list(reversed(seen.values()))
@@ -79,19 +81,19 @@ class _Walk(Evaluation):
     def _walk_statement(self, node: ast.stmt) -> None:
         match node:
             case ast.Assign():
-                held = self.expression(node.value)
+                held = self.evaluate_expression(node.value)
                 for target in node.targets:
-                    self.target(target, node.value, held)
+                    self.assign_target(target, node.value, held)
             case ast.AnnAssign() if node.value is not None:
-                self.target(node.target, node.value, self.expression(node.value))
+                self.assign_target(node.target, node.value, self.evaluate_expression(node.value))
             case ast.AugAssign():
-                self.expression(node.value)
-                self.read(node.target)
-                self.forget(node.target)
+                self.evaluate_expression(node.value)
+                self.read_buffer(node.target)
+                self.forget_target(node.target)
             case ast.Return() | ast.Raise():
-                for child in children(node):
+                for child in child_nodes(node):
                     if isinstance(child, ast.expr):
-                        self.expression(child)
+                        self.evaluate_expression(child)
                 self.memory = None
             case ast.Break() | ast.Continue():
                 stack = self.breaks if isinstance(node, ast.Break) else self.continues
@@ -99,7 +101,7 @@ class _Walk(Evaluation):
                     stack[-1].append(self.memory)
                 self.memory = None
             case ast.If():
-                self.expression(node.test)
+                self.evaluate_expression(node.test)
                 self._walk_branches([node.body, node.orelse])
             case ast.For() | ast.AsyncFor() | ast.While():
                 self._walk_loop(node)
@@ -108,23 +110,23 @@ class _Walk(Evaluation):
             case ast.Try() | ast.TryStar():
                 self._walk_try(node)
             case ast.Match():
-                self.expression(node.subject)
+                self.evaluate_expression(node.subject)
                 self._walk_branches([*(case.body for case in node.cases), []])
             case ast.Delete():
                 for target in node.targets:
-                    self.forget(target)
+                    self.forget_target(target)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                self.bind((node.name,), Buffer(None, "unknown"))
+                self.bind_path((node.name,), Buffer(None, "unknown"))
             case ast.Expr():
-                self.expression(node.value)
+                self.evaluate_expression(node.value)
             case ast.Assert():
-                self.expression(node.test)
+                self.evaluate_expression(node.test)
 
     def _walk_branches(self, blocks: list[list[ast.stmt]]) -> None:
         assert self.memory is not None
         before, ends = self.memory, []
         for block in blocks:
-            self.memory = before.copy()
+            self.memory = before.copy_memory()
             self._walk_block(block)
             if self.memory is not None:
                 ends.append(self.memory)
@@ -133,16 +135,16 @@ class _Walk(Evaluation):
     def _walk_loop(self, node: _Loop) -> None:
         assert self.memory is not None
         if not isinstance(node, ast.While):
-            self.expression(node.iter)
-        before = self.memory.copy()
+            self.evaluate_expression(node.iter)
+        before = self.memory.copy_memory()
         ends: list[Memory] = []
         self.breaks.append([])
-        for _ in range(1 if _runs_once(node) else self.turns(node)):
+        for _ in range(1 if _runs_once(node) else self.count_iterations(node)):
             self.continues.append([])
             if isinstance(node, ast.While):
-                self.expression(node.test)
+                self.evaluate_expression(node.test)
             else:
-                self.iterate(node.target)
+                self.bind_loop_target(node.target)
             self._walk_block(node.body)
             reached = self.continues.pop()
             if self.memory is not None:
@@ -150,7 +152,7 @@ class _Walk(Evaluation):
             self.memory = merge_memories(reached)
             if self.memory is None:
                 break
-            ends.append(self.memory.copy())
+            ends.append(self.memory.copy_memory())
         left = self.breaks.pop()
         # A loop that never runs is of no interest: the way round it is not looked at.
         self.memory = (
@@ -164,33 +166,33 @@ class _Walk(Evaluation):
 
     def _walk_with(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
-            self.expression(item.context_expr)
+            self.evaluate_expression(item.context_expr)
             if item.optional_vars is not None:
-                self.target(item.optional_vars, None, None)
-        before = self.memory.copy() if self.memory is not None else None
+                self.assign_target(item.optional_vars, None, None)
+        before = self.memory.copy_memory() if self.memory is not None else None
         self._walk_block(node.body)
         if before is not None and any(_may_swallow(item.context_expr) for item in node.items):
             self.memory = merge_memories([before, self.memory] if self.memory is not None else [before])
 
     def _walk_try(self, node: ast.Try | ast.TryStar) -> None:
         assert self.memory is not None
-        before = self.memory.copy()
+        before = self.memory.copy_memory()
         self.probing += bool(node.handlers)
         self._walk_block(node.body)
         self.probing -= bool(node.handlers)
         # The body may stop anywhere: what it rebinds or donates is not known in the handlers.
-        stopped = [before] if self.memory is None else [before, self.memory.copy()]
+        stopped = [before] if self.memory is None else [before, self.memory.copy_memory()]
         self._walk_block(node.orelse)
         ends = [self.memory] if self.memory is not None else []
         for handler in node.handlers:
-            self.memory = merge_memories([memory.copy() for memory in stopped])
+            self.memory = merge_memories([memory.copy_memory() for memory in stopped])
             self._walk_block(handler.body)
             if self.memory is not None:
                 ends.append(self.memory)
         self.memory = merge_memories(ends)
         goes_on = self.memory is not None
         if not goes_on:
-            self.memory = merge_memories([memory.copy() for memory in stopped])
+            self.memory = merge_memories([memory.copy_memory() for memory in stopped])
         self._walk_block(node.finalbody)
         if not goes_on:
             self.memory = None

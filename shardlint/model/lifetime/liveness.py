@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
-from shardlint.model.reach import lookup, may_refer, reaching_bindings
+from shardlint.model.reach import lookup_bindings, may_refer, reaching_bindings
 from shardlint.syntax import FileFacts, Scope
 
 ResultUse = Literal["used", "dropped", "never read"]
 
 
-def result_use(file: FileFacts, call: ast.expr) -> tuple[ResultUse, str | None]:
+def use_of_result(file: FileFacts, call: ast.expr) -> tuple[ResultUse, str | None]:
     """Return the use of a call's result, and the name it was bound to.
 
     Only certain answers: a name at module or class level may be read by others, `_` says it is meant, and a name that
@@ -22,16 +22,16 @@ def result_use(file: FileFacts, call: ast.expr) -> tuple[ResultUse, str | None]:
     if isinstance(parent, ast.Expr):
         return "dropped", None
     if isinstance(parent, ast.ListComp | ast.SetComp) and parent.elt is call:
-        return result_use(file, parent)  # one of what is collected
+        return use_of_result(file, parent)  # one of what is collected
     if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
         return "used", None
     target = parent.targets[0]
-    scope = file.home(target)
+    scope = file.evaluation_scope(target)
     if not isinstance(target, ast.Name) or scope.kind != "function":
         return "used", None
     if target.id.startswith("_") or target.id in scope.outer_names or _reads_locals(file, scope):
         return "used", target.id
-    read = file.kept(("read", (scope, target.id)), lambda: frozenset(_read_bindings(file, scope, target)))
+    read = file.remember_for_file(("read", (scope, target.id)), lambda: frozenset(_read_bindings(file, scope, target)))
     return ("used" if target in read else "never read"), target.id
 
 
@@ -43,24 +43,24 @@ def _read_bindings(file: FileFacts, scope: Scope, target: ast.Name) -> Iterator[
             continue
         if isinstance(node.ctx, ast.Store) and not isinstance(file.parent(node), ast.AugAssign):
             continue
-        home = file.home(node)
+        home = file.evaluation_scope(node)
         if isinstance(node.ctx, ast.Del):
             if home is scope:
                 yield from (binding.node for binding in file.bindings(scope, name))
             continue
         if not may_refer(file, node, name, target):
             continue
-        bindings, owner = lookup(file, node, name)
+        bindings, owner = lookup_bindings(file, node, name)
         if owner is not scope:
             continue
-        if home is not scope and home.function() is not scope:  # a nested function reads it some time
+        if home is not scope and home.enclosing_function() is not scope:  # a nested function reads it some time
             bindings = file.bindings(scope, name)
         yield from (binding.node for binding in bindings)
 
 
 def _reads_locals(file: FileFacts, scope: Scope) -> bool:
     return any(
-        file.home(node) is scope and isinstance(file.parent(node), ast.Call)
+        file.evaluation_scope(node) is scope and isinstance(file.parent(node), ast.Call)
         for name in ("locals", "vars", "eval", "exec")
         for node in file.mentions_in(scope, name)
         if isinstance(node, ast.Name)
@@ -72,7 +72,7 @@ def reads_after(file: FileFacts, scope: Scope, target: ast.Name) -> list[ast.Nam
     bindings = file.bindings(scope, target.id)
     found = []
     for node in file.mentions_in(scope, target.id):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and file.home(node) is scope:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and file.evaluation_scope(node) is scope:
             if any(binding.node is target for binding in reaching_bindings(file, node, bindings)):
                 found.append(node)
     return found

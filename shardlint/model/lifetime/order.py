@@ -15,15 +15,15 @@ from shardlint.model.lifetime.buffers import (
     Story,
     Twice,
     Use,
+    access_path,
     is_nested_part,
     merge_memories,
-    path_of,
 )
 from shardlint.model.lifetime.donation import Argument, DonatingCall, Donations
-from shardlint.model.lifetime.reads import STAGED, Reading, keeps_objects, read_part
+from shardlint.model.lifetime.reads import STAGED, Reading, keeps_objects, part_of_read
 from shardlint.model.values import Api, CallResult, Place, Transformed, options
 from shardlint.syntax import FileFacts, Scope
-from shardlint.syntax.nodes import children, walk
+from shardlint.syntax.nodes import child_nodes, walk_nodes
 
 _SAME_ARRAY = ("jax.numpy.asarray", "jax.device_put", "jax.block_until_ready")
 _MAKING = ("jax.numpy.", "jax.random.", "jax.device_put")
@@ -44,89 +44,89 @@ class Evaluation:
         self.probing = 0
         self._turned: set[ast.AST] = set()
 
-    def turns(self, loop: ast.AST) -> int:
+    def count_iterations(self, loop: ast.AST) -> int:
         """How often to go through a loop: twice when it is met first, for what one turn does to the next."""
         again = loop in self._turned
         self._turned.add(loop)
         return 1 if again else 2
 
-    def expression(self, node: ast.expr) -> Held | None:
+    def evaluate_expression(self, node: ast.expr) -> Held | None:
         """Evaluate: note reads and donations. What it is, where that was there before."""
         if self.memory is None:
             return None
-        if path_of(node) is not None:
-            return self.read(node)
+        if access_path(node) is not None:
+            return self.read_buffer(node)
         match node:
             case ast.Call():
                 return self._evaluate_call(node)
             case ast.Lambda():
                 return None
             case ast.NamedExpr():
-                held = self.expression(node.value)
-                self.target(node.target, node.value, held)
+                held = self.evaluate_expression(node.value)
+                self.assign_target(node.target, node.value, held)
                 return held
             case ast.IfExp():
-                self.expression(node.test)
+                self.evaluate_expression(node.test)
                 self._evaluate_alternatives([[node.body], [node.orelse]])
                 return None
             case ast.BoolOp():
-                self.expression(node.values[0])
+                self.evaluate_expression(node.values[0])
                 self._evaluate_alternatives([node.values[1:], []])
                 return None
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 self._evaluate_comprehension(node)
                 return None
-        for child in children(node):
+        for child in child_nodes(node):
             if isinstance(child, ast.expr):
-                self.expression(child)
+                self.evaluate_expression(child)
         return None
 
     def _evaluate_alternatives(self, ways: Sequence[Sequence[ast.expr]]) -> None:
         assert self.memory is not None
         before, ends = self.memory, []
         for way in ways:
-            self.memory = before.copy()
+            self.memory = before.copy_memory()
             for node in way:
-                self.expression(node)
+                self.evaluate_expression(node)
             ends.append(self.memory)
         self.memory = merge_memories(ends)
 
     def _evaluate_comprehension(self, node: Comprehension) -> None:
         assert self.memory is not None
         for generator in node.generators:
-            self.expression(generator.iter)
-        targets = [part for g in node.generators for part in walk(g.target) if isinstance(part, ast.Name)]
-        outside = {(part.id,): self.memory.held((part.id,)) for part in targets}
+            self.evaluate_expression(generator.iter)
+        targets = [part for g in node.generators for part in walk_nodes(g.target) if isinstance(part, ast.Name)]
+        outside = {(part.id,): self.memory.buffer_of_path((part.id,)) for part in targets}
         results = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         # Of a generator nobody may take a second item.
-        for _ in range(1 if isinstance(node, ast.GeneratorExp) else self.turns(node)):
+        for _ in range(1 if isinstance(node, ast.GeneratorExp) else self.count_iterations(node)):
             for generator in node.generators:
-                self.iterate(generator.target)
+                self.bind_loop_target(generator.target)
                 for test in generator.ifs:
-                    self.expression(test)
+                    self.evaluate_expression(test)
             for result in results:
-                self.expression(result)
+                self.evaluate_expression(result)
         for path, held in outside.items():
-            self.bind(path, held)
+            self.bind_path(path, held)
 
     # calls
 
     def _evaluate_call(self, node: ast.Call) -> Held | None:
-        if isinstance(node.func, ast.Attribute) and path_of(node.func) is not None:
-            self.read(node.func)
+        if isinstance(node.func, ast.Attribute) and access_path(node.func) is not None:
+            self.read_buffer(node.func)
         elif isinstance(node.func, ast.Attribute):
-            self.expression(node.func.value)
+            self.evaluate_expression(node.func.value)
         elif not isinstance(node.func, ast.Name):
-            self.expression(node.func)
+            self.evaluate_expression(node.func)
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
-        held = [self.expression(argument) for argument in given]
+        held = [self.evaluate_expression(argument) for argument in given]
         if self.memory is None:
             return None
-        donating = self.donations.of(self.file, node)
+        donating = self.donations.find_donations(self.file, node)
         if donating is not None:
             self._donate_arguments(donating, self.memory)
-        elif self._same_array(node):
-            return held[0] if self._of_jax(node.args[0]) else None
+        elif self._returns_its_argument(node):
+            return held[0] if self._is_jax_array(node.args[0]) else None
         elif not keeps_objects(self.evaluator, self.file, node):
             self._mark_changed_objects(node, given, self.memory)
         return None
@@ -134,15 +134,15 @@ class Evaluation:
     def _mark_changed_objects(self, node: ast.Call, given: list[ast.expr], memory: Memory) -> None:
         """A call of code not seen here may change objects it reaches: its receiver, and what it is given."""
         names = {
-            part.id for one in (node.func, *given) for part in walk(one) if isinstance(part, ast.Name)
+            part.id for one in (node.func, *given) for part in walk_nodes(one) if isinstance(part, ast.Name)
         }
-        memory.changed(names)
-        receiver = path_of(node.func.value) if isinstance(node.func, ast.Attribute) else None
+        memory.forget_contents(names)
+        receiver = access_path(node.func.value) if isinstance(node.func, ast.Attribute) else None
         if receiver is not None and len(receiver) > 1:
             receiver = None
-        for path in (*map(path_of, given), receiver):
+        for path in (*map(access_path, given), receiver):
             if path is not None and path[0] not in self.unstable:
-                memory.revive(memory.held(path))
+                memory.revive_buffer(memory.buffer_of_path(path))
 
     def _donate_arguments(self, donating: DonatingCall, memory: Memory) -> None:
         seen: list[tuple[Argument, ast.expr, Held]] = []
@@ -155,9 +155,9 @@ class Evaluation:
                         donor, second = (other, argument) if other.donated else (argument, other)
                         self.story.twice.append(Twice(donating, donor, second, (first, node), held))
                 seen.append((argument, node, held))
-            path = path_of(argument.node)
+            path = access_path(argument.node)
             if argument.donated and path is not None and path[0] not in self.unstable:
-                whole = memory.held(path)
+                whole = memory.buffer_of_path(path)
                 memory.dead.setdefault(whole, Death(donating, argument, whole))
         for argument, _, held in seen:
             if argument.donated:
@@ -165,12 +165,12 @@ class Evaluation:
 
     def _buffers_of_argument(self, node: ast.expr, memory: Memory) -> list[tuple[ast.expr, Held]]:
         """The buffers that an argument is, or is made of."""
-        path = path_of(node)
+        path = access_path(node)
         if path is not None:
             if path[0] in self.unstable:
                 return []
             # What is known to be inside it, or else it as a whole.
-            return [(node, part) for part in memory.inside(path)] or [(node, memory.held(path))]
+            return [(node, part) for part in memory.buffers_inside(path)] or [(node, memory.buffer_of_path(path))]
         match node:
             case ast.Tuple() | ast.List():
                 return [
@@ -180,23 +180,23 @@ class Evaluation:
                 return [
                     found for element in node.values for found in self._buffers_of_argument(element, memory)
                 ]
-            case ast.Call() if self._same_array(node) and self._of_jax(node.args[0]):
+            case ast.Call() if self._returns_its_argument(node) and self._is_jax_array(node.args[0]):
                 return self._buffers_of_argument(node.args[0], memory)
         return []
 
     # names
 
-    def read(self, node: ast.expr) -> Held | None:
+    def read_buffer(self, node: ast.expr) -> Held | None:
         """A read of a name or a part of it."""
-        path = path_of(node)
+        path = access_path(node)
         if path is None or self.memory is None or path[0] in self.unstable:
             return None
-        held = self.memory.held(path)
-        death = self.memory.death(held)
+        held = self.memory.buffer_of_path(path)
+        death = self.memory.find_death(held)
         if death is None:
-            death = next((d for part in self.memory.inside(path) if (d := self.memory.death(part))), None)
+            death = next((d for part in self.memory.buffers_inside(path) if (d := self.memory.find_death(part))), None)
         if death is not None:
-            kind = read_part(self.evaluator, self.file, node)
+            kind = part_of_read(self.evaluator, self.file, node)
             # Who is given an object need not look at the part of it that is dead.
             holds_it = death.held[0] is held[0] and len(held[1]) < len(death.held[1])
             if kind is not Reading.NONE and not (holds_it and kind is Reading.PERHAPS):
@@ -204,29 +204,29 @@ class Evaluation:
                 self.story.uses.append(Use(node, held, death, Reading.PERHAPS if weak else kind))
         return held
 
-    def bind(self, path: Path, held: Held | Buffer) -> None:
+    def bind_path(self, path: Path, held: Held | Buffer) -> None:
         """Rebind a path."""
         if self.memory is not None and path[0] not in self.unstable:
-            self.memory.bind(path, held)
+            self.memory.bind_path(path, held)
 
-    def iterate(self, target: ast.expr) -> None:
+    def bind_loop_target(self, target: ast.expr) -> None:
         """The targets of a loop take new values."""
-        path = path_of(target)
-        paths = [path] if path is not None else [(n.id,) for n in walk(target) if isinstance(n, ast.Name)]
+        path = access_path(target)
+        paths = [path] if path is not None else [(n.id,) for n in walk_nodes(target) if isinstance(n, ast.Name)]
         for one in paths:
-            self.bind(one, Buffer(None, "iterated"))
+            self.bind_path(one, Buffer(None, "iterated"))
 
-    def target(self, target: ast.expr, value: ast.expr | None, held: Held | None) -> None:
+    def assign_target(self, target: ast.expr, value: ast.expr | None, held: Held | None) -> None:
         """Assign to a target. `held` is what the value is, where that was there before."""
         if isinstance(target, ast.Tuple | ast.List):
             self._unpack_target(target, value, held)
             return
-        path = path_of(target.value if isinstance(target, ast.Starred) else target)
+        path = access_path(target.value if isinstance(target, ast.Starred) else target)
         if path is None:
-            self.forget(target)
+            self.forget_target(target)
             return
         known = held if not isinstance(target, ast.Starred) else None
-        self.bind(path, known or self._make_buffer(value))
+        self.bind_path(path, known or self._make_buffer(value))
         if isinstance(value, ast.Dict | ast.Tuple | ast.List) and held is None:
             self._bind_contents(path, value)
 
@@ -235,11 +235,11 @@ class Evaluation:
         starred = any(isinstance(element, ast.Starred) for element in target.elts)
         if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(parts) and not starred:
             # All of the right side is read before any name on the left changes.
-            parts = [(element, self.known(element)) for element in value.elts]
+            parts = [(element, self.known_buffer(element)) for element in value.elts]
         elif held is not None and not starred:
             parts = [(None, (held[0], (*held[1], f"[{index}]"))) for index in range(len(parts))]
         for element, (part, inner) in zip(target.elts, parts, strict=True):
-            self.target(element, part, inner)
+            self.assign_target(element, part, inner)
 
     def _bind_contents(self, path: Path, value: ast.Dict | ast.Tuple | ast.List) -> None:
         """Bind the elements of a display, by key."""
@@ -248,42 +248,42 @@ class Evaluation:
             items = zip(value.keys, value.values, strict=True)
             pairs = [(key.value, element) for key, element in items if isinstance(key, ast.Constant)]
         for key, element in pairs:
-            held = self.known(element)
-            self.bind((*path, f"[{key}]"), held or self._make_buffer(element))
+            held = self.known_buffer(element)
+            self.bind_path((*path, f"[{key}]"), held or self._make_buffer(element))
 
-    def forget(self, target: ast.expr) -> None:
+    def forget_target(self, target: ast.expr) -> None:
         """Nothing more is known of what a target stands for: deleted, or changed at a place not told."""
         node = target
-        while path_of(node) is None and isinstance(node, ast.Subscript | ast.Attribute):
+        while access_path(node) is None and isinstance(node, ast.Subscript | ast.Attribute):
             if isinstance(node, ast.Subscript):
-                self.expression(node.slice)
+                self.evaluate_expression(node.slice)
             node = node.value
-        path = path_of(node)
+        path = access_path(node)
         if path is not None:
-            self.bind(path, Buffer(None, "unknown"))
+            self.bind_path(path, Buffer(None, "unknown"))
 
-    def known(self, node: ast.expr) -> Held | None:
+    def known_buffer(self, node: ast.expr) -> Held | None:
         """Return the buffer of an expression that existed before. Its reads are not noted."""
-        path = path_of(node)
+        path = access_path(node)
         if path is not None and self.memory is not None and path[0] not in self.unstable:
-            return self.memory.held(path)
-        if isinstance(node, ast.Call) and self._same_array(node) and self._of_jax(node.args[0]):
-            return self.known(node.args[0])
+            return self.memory.buffer_of_path(path)
+        if isinstance(node, ast.Call) and self._returns_its_argument(node) and self._is_jax_array(node.args[0]):
+            return self.known_buffer(node.args[0])
         return None
 
     def _make_buffer(self, value: ast.expr | None) -> Buffer:
-        if isinstance(value, ast.Call) and self._same_array(value):
-            return Buffer(value, "made", self.known(value.args[0]))
+        if isinstance(value, ast.Call) and self._returns_its_argument(value):
+            return Buffer(value, "made", self.known_buffer(value.args[0]))
         return Buffer(value, "made" if value is not None else "unknown")
 
-    def _same_array(self, node: ast.Call) -> bool:
+    def _returns_its_argument(self, node: ast.Call) -> bool:
         """Return whether a call returns its argument itself, if that is an array of jax."""
         if len(node.args) != 1 or node.keywords:
             return False
         found = options(self.evaluator.value(Place(self.file, node.func)))
         return all(isinstance(option, Api) and option.name in _SAME_ARRAY for option in found)
 
-    def _of_jax(self, node: ast.expr) -> bool:
+    def _is_jax_array(self, node: ast.expr) -> bool:
         """Return whether a value is surely an array of jax, and no numpy array."""
         found = options(self.evaluator.value(Place(self.file, node)))
         return all(

@@ -69,14 +69,14 @@ _PURE = tuple(
 STAGED = (*JIT_WRAPPERS, "jax.pmap", "jax.shard_map", "equinox.filter_pmap")
 
 
-def read_object(node: ast.expr) -> ast.expr:
+def array_of_read(node: ast.expr) -> ast.expr:
     """Return the array that a read accesses: `x` of the chain `x.sum` or `x.T`, which only an array has."""
     if isinstance(node, ast.Attribute) and (node.attr in _ARRAY_METHODS or node.attr in _DERIVED):
         return node.value
     return node
 
 
-def read_part(evaluator: Evaluator, file: FileFacts, node: ast.expr, depth: int = 0) -> Reading:
+def part_of_read(evaluator: Evaluator, file: FileFacts, node: ast.expr, depth: int = 0) -> Reading:
     """Return the part of the array that the read at `node` (a whole chain of attributes and constant keys) accesses."""
     part: ast.expr = node
     while isinstance(part, ast.Attribute | ast.Subscript):
@@ -147,7 +147,7 @@ def _reading_by_function(
     if isinstance(value, Transformed) and value.api.name in STAGED:
         return Reading.DATA
     if isinstance(value, Function):
-        return _in_body(evaluator, file, call, node, value, depth)
+        return _read_part_in_body(evaluator, file, call, node, value, depth)
     if not isinstance(value, Api):
         return Reading.PERHAPS
     if value.name in _HARMLESS:
@@ -159,14 +159,14 @@ def _reading_by_function(
         if isinstance(inner, Api) and inner.name != value.name:
             return _reading_by_function(evaluator, file, call, node, inner, depth)
         if isinstance(inner, Function):
-            return _in_body(evaluator, file, call, node, inner, depth, mapped=True)
+            return _read_part_in_body(evaluator, file, call, node, inner, depth, mapped=True)
         return Reading.PERHAPS
     if value.name in _READING_ONE or value.name.startswith(_READING):
         return Reading.DATA
     return Reading.PERHAPS
 
 
-def _in_body(
+def _read_part_in_body(
     evaluator: Evaluator,
     file: FileFacts,
     call: ast.Call,
@@ -177,16 +177,16 @@ def _in_body(
 ) -> Reading:
     """Return the part of an argument that a function of the project reads; with `mapped`, of each array of it."""
 
-    def reads(inside: FileFacts, name: ast.expr, depth: int) -> bool:
+    def is_name_read(inside: FileFacts, name: ast.expr, depth: int) -> bool:
         parent = inside.parent(name)
         if isinstance(parent, ast.Attribute):
             if parent.attr in _ARRAY_METHODS or parent.attr in _DERIVED:
-                return read_part(evaluator, inside, parent, depth) is Reading.DATA
+                return part_of_read(evaluator, inside, parent, depth) is Reading.DATA
             return False
         found = _reading_by_parent(evaluator, inside, name, depth)
         return found is Reading.DATA or (mapped and found is Reading.IF_ARRAY)
 
-    found = surely_reads_argument(evaluator, file, call, node, function, reads, depth, mapped)
+    found = surely_reads_argument(evaluator, file, call, node, function, is_name_read, depth, mapped)
     return Reading.DATA if found else Reading.PERHAPS
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.lifetime.handed_on import is_call_on_every_path
-from shardlint.model.signatures import of_definition
+from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import Function, Place
 from shardlint.syntax import FileFacts
 
@@ -38,7 +38,7 @@ def surely_reads_argument(
         return False
     inside = function.place.file
     scope = inside.scope(definition)
-    if any(not isinstance(one, ast.Return) for one in inside.walked(scope).returns):
+    if any(not isinstance(one, ast.Return) for one in inside.walk_scope(scope).returns):
         return False  # a generator reads when it is gone through
     if any(binding.kind != "param" for binding in inside.bindings(scope, name)):
         return False
@@ -50,14 +50,14 @@ def _filled_parameter(
     evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST, function: Function, mapped: bool
 ) -> str | None:
     """The parameter that an argument of a call fills, as it is."""
-    parameters = of_definition(function.node)
+    parameters = parameters_of_definition(function.node)
     if function.bound:
         parameters = parameters.without_first()
     if mapped:
         position = next((index for index, one in enumerate(call.args[1:]) if one is node), None)
         names = parameters.positional
         return names[position] if position is not None and position < len(names) else None
-    given = parameters.bind(evaluator.arguments(Place(file, call)))
+    given = parameters.bind_arguments(evaluator.read_arguments(Place(file, call)))
     return next((name for name, place in (given or {}).items() if place.node is node), None)
 
 
@@ -68,5 +68,5 @@ def _is_surely_reached(file: FileFacts, function: ast.AST, node: ast.AST) -> boo
     if isinstance(function, ast.Lambda):
         return True
     line = file.statement(node).lineno
-    returns = file.walked(file.scope(function)).returns
+    returns = file.walk_scope(file.scope(function)).returns
     return not any(one.lineno < line for one in returns)

@@ -15,9 +15,9 @@ from shardlint.model.signatures import Definition, parameters_of
 from shardlint.model.values import Api, Constant, Function, Place, Transformed, options
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import children, walk
+from shardlint.syntax.nodes import child_nodes, walk_nodes
 
-__all__ = ["only_run"]
+__all__ = ["is_only_called"]
 
 _DEPTH = 4
 # Methods that run a model on the weights that are their first argument.
@@ -33,12 +33,12 @@ _SCALAR = frozenset("sum mean min max prod any all argmax argmin std var item".s
 _SAME = frozenset((*JIT_WRAPPERS, "functools.partial", "jax.checkpoint"))
 
 
-def only_run(evaluator: Evaluator, function: Function, parameter: str) -> bool:
+def is_only_called(evaluator: Evaluator, function: Function, parameter: str) -> bool:
     """Return whether an argument is used only as a model's weights, and no result holds anything of its shape made of
     it.
     """
     body = _Body(evaluator, function.place.file, function.node, parameter, 0, _Known({}, {}))
-    return not body.returns() and body.ran
+    return not body.follow_returns() and body.ran
 
 
 @dataclass(frozen=True)
@@ -73,20 +73,20 @@ class _Body:
         self.objects = {parameter}
         """Names of the argument itself, or of a part of it."""
 
-    def returns(self) -> bool:
+    def follow_returns(self) -> bool:
         if isinstance(self.node, ast.Lambda):
-            return self.made_of_it(self.node.body)
+            return self.is_made_of_argument(self.node.body)
         before = 0
         while len(self.names) > before:  # a loop may carry a name back
             before = len(self.names)
             self._follow_names(self.node.body)
-        scope = self.file.walked(self.file.scope(self.node))
-        return any(one.value is not None and self.made_of_it(one.value) for one in scope.returns)
+        scope = self.file.walk_scope(self.file.scope(self.node))
+        return any(one.value is not None and self.is_made_of_argument(one.value) for one in scope.returns)
 
     def _follow_names(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
             for target, value in _assigned_pairs(statement):
-                if self.made_of_it(value):
+                if self.is_made_of_argument(value):
                     self.names |= _root_names(target)
                     if isinstance(target, ast.Name) and self._is_tracked_object(value):
                         self.objects.add(target.id)
@@ -105,48 +105,48 @@ class _Body:
         """`results.append(x)` puts it into `results`; `(y := x)` names it."""
         calls = self.known.calls
         if expression not in calls:
-            parts = walk(expression)
+            parts = walk_nodes(expression)
             calls[expression] = [one for one in parts if isinstance(one, ast.Call | ast.NamedExpr)]
         for part in calls[expression]:
             if isinstance(part, ast.NamedExpr):
-                if self.made_of_it(part.value):
+                if self.is_made_of_argument(part.value):
                     self.names.add(part.target.id)
             elif isinstance(part.func, ast.Attribute):
-                if part.func.attr not in _RUN and any(map(self.made_of_it, _all_arguments(part))):
+                if part.func.attr not in _RUN and any(map(self.is_made_of_argument, _all_arguments(part))):
                     self.names |= _root_names(part.func.value) & _local_names(self.file, self.node)
 
     def _mentions_tracked_name(self, node: ast.AST) -> bool:
-        return any(isinstance(part, ast.Name) and part.id in self.names for part in walk(node))
+        return any(isinstance(part, ast.Name) and part.id in self.names for part in walk_nodes(node))
 
-    def made_of_it(self, node: ast.AST) -> bool:
+    def is_made_of_argument(self, node: ast.AST) -> bool:
         """Return whether an expression may hold arrays made of the argument."""
         match node:
             case ast.Name():
                 return node.id in self.names
             case ast.Attribute():
-                return node.attr not in _ASKED and self.made_of_it(node.value)
+                return node.attr not in _ASKED and self.is_made_of_argument(node.value)
             case ast.Subscript():
-                return self.made_of_it(node.value)
+                return self.is_made_of_argument(node.value)
             case ast.Compare() | ast.Constant():
                 return False
             case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 return self._mentions_tracked_name(node)
             case ast.Call():
                 return self._call_returns_it(node)
-        return any(self.made_of_it(part) for part in children(node))
+        return any(self.is_made_of_argument(part) for part in child_nodes(node))
 
     def _call_returns_it(self, call: ast.Call) -> bool:
         func = call.func
-        given = [part for part in _all_arguments(call) if self.made_of_it(part)]
+        given = [part for part in _all_arguments(call) if self.is_made_of_argument(part)]
         inner, name = self._called_function(func), self._api_name(func)
         if inner is None and self._runs_a_model(call):
             self.ran = self.ran or call.args[0] in given
             return any(part is not call.args[0] for part in given)
         if not given:
-            if self._runs_it(func):
+            if self._calls_parameter(func):
                 self.ran = True
                 return False
-            return not (_is_scalar(call) and not name) and self.made_of_it(func)
+            return not (_is_scalar(call) and not name) and self.is_made_of_argument(func)
         if name in _ASKING or (
             name.startswith("jax.numpy.") and name[10:] in _SCALAR and _has_one_argument(call)
         ):
@@ -154,7 +154,9 @@ class _Body:
         if inner is not None:
             bound = parameters_of(inner, self.evaluator)
             found = (
-                bound.bind(self.evaluator.arguments(Place(self.file, call))) if bound is not None else None
+                bound.bind_arguments(self.evaluator.read_arguments(Place(self.file, call)))
+                if bound is not None
+                else None
             )
             if found is not None and len(found) == len(_all_arguments(call)):
                 return any(
@@ -172,7 +174,7 @@ class _Body:
         key = inner.node, parameter, depth
         if key not in known:  # loops ask again, and each call on the way multiplies
             body = _Body(self.evaluator, inner.place.file, inner.node, parameter, depth, self.known)
-            known[key] = body.returns(), body.ran
+            known[key] = body.follow_returns(), body.ran
         returned, ran = known[key]
         self.ran = self.ran or ran
         return returned
@@ -182,7 +184,7 @@ class _Body:
             node = node.value
         return isinstance(node, ast.Name) and node.id in self.objects
 
-    def _runs_it(self, func: ast.expr) -> bool:
+    def _calls_parameter(self, func: ast.expr) -> bool:
         """Return whether the argument itself is called, as a model is: `model(x)`, `jax.vmap(model)(x)`."""
         if isinstance(func, ast.Call) and self._api_name(func.func) == "jax.vmap" and len(func.args) == 1:
             func = func.args[0]
@@ -251,7 +253,7 @@ def _assigned_pairs(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _statement_expressions(statement: ast.stmt) -> list[ast.expr]:
-    return [part for part in children(statement) if isinstance(part, ast.expr)]
+    return [part for part in child_nodes(statement) if isinstance(part, ast.expr)]
 
 
 def _root_names(node: ast.expr) -> set[str]:
@@ -267,4 +269,4 @@ def _root_names(node: ast.expr) -> set[str]:
 
 
 def _local_names(file: FileFacts, node: Definition) -> set[str]:
-    return set(file.bound(file.scope(node)).bindings)
+    return set(file.bind_scope(file.scope(node)).bindings)

@@ -15,7 +15,7 @@ from shardlint.model.signatures import Definition
 from shardlint.model.values import Api, CallResult, Function, Place, Transformed, Value, options
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 _DEPTH = 3
 # The first argument comes back with its shape and type.
@@ -64,7 +64,7 @@ class Updates:
         self.evaluator = evaluator
         self._known: Memo[tuple[ast.AST, str], Update | None] = Memo(evaluator.project.needs)
 
-    def of(self, function: Value, parameter: str | None, depth: int = 0) -> Update | None:
+    def find_update(self, function: Value, parameter: str | None, depth: int = 0) -> Update | None:
         """Return the updated parts of a parameter that a function returns; None if its body is not known."""
         while isinstance(function, Transformed) and function.api.name in ("functools.partial", "jax.checkpoint"):
             function = function.inner
@@ -72,9 +72,9 @@ class Updates:
             return None
         key = (function.node, parameter)
         if key not in self._known:
-            self._known.begin(key, None)  # a function inside its own answer tells nothing
+            self._known.begin_answer(key, None)  # a function inside its own answer tells nothing
             body = _Body(self, function.place.file, function.node, parameter, depth)
-            self._known.make(key, body.update)
+            self._known.make_answer(key, body.find_returned_update)
         return self._known[key]
 
 
@@ -92,9 +92,9 @@ class _Body:
         self.array = False
         self.lambdas: dict[str, Parts] = {}
 
-    def update(self) -> Update:
+    def find_returned_update(self) -> Update:
         file, node = self.file, self.node
-        scope = file.walked(file.scope(node))
+        scope = file.walk_scope(file.scope(node))
         used = any(
             isinstance(mention, ast.Name) and isinstance(mention.ctx, ast.Load)
             for inner in file.inner_scopes(scope)
@@ -146,7 +146,7 @@ class _Body:
                 if isinstance(element, ast.Name):
                     self.names[element.id] = parts
                 elif isinstance(element, ast.Tuple | ast.List):
-                    for name in walk(element):
+                    for name in walk_nodes(element):
                         if isinstance(name, ast.Name):
                             self.names[name.id] = _NONE
 
@@ -283,15 +283,15 @@ class _Body:
             value = value.inner
         if parameters is None or not isinstance(value, Function):
             return _NONE
-        given = parameters.bind(evaluator.arguments(Place(self.file, call)))
-        if given is None or not _returns_one(value):
+        given = parameters.bind_arguments(evaluator.read_arguments(Place(self.file, call)))
+        if given is None or not _returns_single_result(value):
             return _NONE
         found: set[tuple[str, ...]] = set()
         for name, place in given.items():
             assert isinstance(place.node, ast.expr)
             parts = self._parts_of_expression(place.node)
             if parts:
-                update = self.updates.of(value, name, self.depth + 1)
+                update = self.updates.find_update(value, name, self.depth + 1)
                 if update is not None and update.whole:
                     found |= parts
         return frozenset(found)
@@ -303,12 +303,12 @@ class _Body:
         return value.name if isinstance(value, Api) else ""
 
 
-def _returns_one(function: Function) -> bool:
+def _returns_single_result(function: Function) -> bool:
     """Return whether a function returns one result, and not several as a tuple."""
     node = function.node
     if isinstance(node, ast.Lambda):
         return not isinstance(node.body, ast.Tuple)
-    returns = [part for part in walk(node) if isinstance(part, ast.Return)]
+    returns = [part for part in walk_nodes(node) if isinstance(part, ast.Return)]
     return bool(returns) and not any(
         isinstance(part.value, ast.Tuple | ast.Dict | ast.List) for part in returns
     )

@@ -48,7 +48,7 @@ class Configurations:
         self._data: dict[Path, object] = {}
         self._entries: dict[str, tuple[Entry, ...]] = {}
 
-    def entries(self, key: str) -> tuple[Entry, ...]:
+    def find_entries(self, key: str) -> tuple[Entry, ...]:
         """The entries, at any depth, whose key matches a regular expression; only these are parsed."""
         if key not in self._entries:
             self._entries[key] = tuple(self._find_entries(key))
@@ -59,13 +59,13 @@ class Configurations:
         for path in self.files:
             text = read_configuration(path)
             if asked.search(text):
-                yield from (_in_yaml if path.suffix in _YAML else _in_toml)(path, text, key)
+                yield from (_entries_in_yaml if path.suffix in _YAML else _entries_in_toml)(path, text, key)
 
-    def data(self, path: Path) -> object:
+    def load_data(self, path: Path) -> object:
         """Return the contents of a file as plain data; None if they cannot be read as such."""
         if path not in self._data:
             text = read_configuration(path, _MAX_WHOLE)
-            self._data[path] = plain_yaml(text) if path.suffix in _YAML else _plain_toml(text)
+            self._data[path] = load_plain_yaml(text) if path.suffix in _YAML else _load_plain_toml(text)
         return self._data[path]
 
 
@@ -73,7 +73,7 @@ def configuration_files(root: Path, folders: Sequence[str], tree: Tree) -> tuple
     """The configuration files in the folders of a survey of a project, of which the first is its root."""
     found: list[Path] = []
     for path in folders:
-        folder = tree.folder(path)
+        folder = tree.folder_contents(path)
         names = folder.telling if folder is not None else ()
         inside = root / Path(path).relative_to(folders[0])
         found += [inside / name for name in names if name.endswith((*_YAML, ".toml"))]
@@ -90,7 +90,7 @@ def read_configuration(path: Path, limit: int = CONFIGURATION_BYTES) -> str:
         return ""
 
 
-def _in_yaml(path: Path, text: str, key: str) -> Iterator[Entry]:
+def _entries_in_yaml(path: Path, text: str, key: str) -> Iterator[Entry]:
     """Each block of a key by itself: the rest of the file may hold tags and templates that no plain reader knows."""
     lines = text.splitlines()
     room = _MAX_NESTED * len(text)
@@ -122,11 +122,11 @@ def _block_lines(lines: Iterable[str], indent: int) -> Iterator[str]:
 
 
 def _load_key(block: str, key: str) -> tuple[bool, Any]:
-    found = plain_yaml(block)
+    found = load_plain_yaml(block)
     return (True, found[key]) if isinstance(found, dict) and key in found else (False, None)
 
 
-def plain_yaml(text: str) -> Any:
+def load_plain_yaml(text: str) -> Any:
     """Return the data of a text in YAML; None if it is not plain data."""
     import yaml  # type: ignore[import-untyped]
 
@@ -151,16 +151,16 @@ def _is_shallow(events: Iterator[Any]) -> bool:
     return True
 
 
-def _plain_toml(text: str) -> Any:
+def _load_plain_toml(text: str) -> Any:
     try:
         return parse_toml(text)
     except ValueError:
         return None
 
 
-def _in_toml(path: Path, text: str, key: str) -> Iterator[Entry]:
+def _entries_in_toml(path: Path, text: str, key: str) -> Iterator[Entry]:
     asked = re.compile(key)
-    todo: list[Any] = [_plain_toml(text) or {}]
+    todo: list[Any] = [_load_plain_toml(text) or {}]
     for table in todo:
         for name, value in table.items():
             if asked.fullmatch(name):

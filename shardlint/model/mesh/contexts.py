@@ -11,7 +11,7 @@ from shardlint.model import api
 from shardlint.model.ends import Ends
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.flow import Flow
-from shardlint.model.imported import imports_of
+from shardlint.model.imported import imported_files
 from shardlint.model.mesh.meshes import MESH_MAKERS, Mesh, mesh_of
 from shardlint.model.mesh.said import SaidMeshes
 from shardlint.model.needs import Circular, Memo
@@ -97,11 +97,11 @@ class Contexts:
         """The mesh contexts of a node."""
         return self._contexts_at_node(file, node, False)
 
-    def around(self, file: FileFacts, node: ast.AST) -> Context:
+    def surrounding_contexts(self, file: FileFacts, node: ast.AST) -> Context:
         """Every mesh context open at a node on any way, the outer ones of nested ones too."""
         return self._contexts_at_node(file, node, True)
 
-    def of_calls(self, place: Place) -> Context:
+    def contexts_of_calls(self, place: Place) -> Context:
         """Every mesh context open where a function is called: a definition, or what an expression (`jit(f)`) makes."""
         if isinstance(place.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             ends = self.flow.ends(place.file, place.node)
@@ -110,7 +110,7 @@ class Contexts:
         return self._merge_contexts(ends, True)
 
     def _contexts_at_node(self, file: FileFacts, node: ast.AST, nested: bool) -> Context:
-        lexical = list(self.entered(file, node))
+        lexical = list(self.entered_contexts(file, node))
         if any(isinstance(outer, ast.GeneratorExp) for outer in file.ancestors(node)):
             return Context(tuple(lexical), not lexical, False)  # it runs where it is read
         if nested:
@@ -128,16 +128,16 @@ class Contexts:
         return self._contexts_of_callers(file, node, False)
 
     def _contexts_of_callers(self, file: FileFacts, node: ast.AST, nested: bool) -> Context:
-        function = file.home(node).function()
+        function = file.evaluation_scope(node).enclosing_function()
         if function is None:
-            return Context((), True, not self._set_elsewhere(file))
+            return Context((), True, not self._may_be_set_elsewhere(file))
 
-        def answer() -> Context:
+        def merge_callers() -> Context:
             result = self._merge_contexts(self.flow.ends(file, function.node), nested)
             return Context(result.contexts, result.bare, False) if _runs_later(file, function) else result
 
-        return self._callers_of.ask(
-            (function.node, nested), answer, lambda too_long: Context((), False, not too_long)
+        return self._callers_of.answer_query(
+            (function.node, nested), merge_callers, lambda too_long: Context((), False, not too_long)
         )
 
     def _merge_contexts(self, ends: Ends, nested: bool) -> Context:
@@ -156,14 +156,14 @@ class Contexts:
             complete = complete and at_call.complete
         return Context(tuple(contexts), bare, complete)
 
-    def entered(self, file: FileFacts, node: ast.AST) -> Iterator[MeshContext]:
+    def entered_contexts(self, file: FileFacts, node: ast.AST) -> Iterator[MeshContext]:
         """Contexts inside the node's own function, innermost first: `with` blocks, decorators, earlier setters."""
-        home = file.home(node).function()
+        home = file.evaluation_scope(node).enclosing_function()
         inner: ast.AST = node
         for outer in file.ancestors(node):
             if isinstance(outer, ast.With | ast.AsyncWith) and not isinstance(inner, ast.withitem):
                 for item in reversed(outer.items):
-                    found = self.manager(Place(file, item.context_expr))
+                    found = self.context_of_manager(Place(file, item.context_expr))
                     if found is not None:
                         yield found
             if home is not None and outer is home.node:
@@ -177,21 +177,21 @@ class Contexts:
         self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> Iterator[MeshContext]:
         for decorator in node.decorator_list:
-            name = file.text(decorator).lower()
+            name = file.source_text(decorator).lower()
             if "mesh" in name:  # `@with_mesh(...)`, `@jtu.with_explicit_mesh(...)`: sets some mesh
                 yield MeshContext("unknown", None, Place(file, decorator))
 
     def _contexts_of_setters(self, file: FileFacts, node: ast.AST) -> Iterator[MeshContext]:
         """`jax.set_mesh(mesh)` as a statement holds from there on; in the same function, or at module level."""
         position = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
-        function = file.home(node).function()
+        function = file.evaluation_scope(node).enclosing_function()
         own: list[ast.Call] = []
         before: list[ast.Call] = []
-        for mention in file.mentions("set_mesh"):
+        for mention in file.find_mentions("set_mesh"):
             call = file.parent(mention)
             if not isinstance(call, ast.Call) or not isinstance(file.parent(call), ast.Expr | ast.Assign):
                 continue
-            where = file.home(call).function()
+            where = file.evaluation_scope(call).enclosing_function()
             if where is function and (call.lineno, call.col_offset) < position:
                 own.append(call)
             elif where is None and function is not None:
@@ -200,67 +200,70 @@ class Contexts:
             yield MeshContext("unknown", None, Place(file, node))
             return
         for calls in (own, before):
-            found = [(call, self.manager(Place(file, call))) for call in reversed(calls)]
+            found = [(call, self.context_of_manager(Place(file, call))) for call in reversed(calls)]
             for call, context in found:
                 if context is None:
                     continue
                 # Of several the last one holds, if it surely ran before; what a function meets depends on its calls.
-                sure = calls is own and file.statement_in_block(call, file.home(call)) is not None
+                sure = calls is own and file.statement_in_block(call, file.evaluation_scope(call)) is not None
                 alone = sure or len(found) == 1
                 yield context if alone else MeshContext(context.kind, None, context.place)
 
     def _set_by_imports(self, file: FileFacts) -> bool:
         """Return whether a module that a file imports sets a global mesh, which the code of the file then has."""
-        if not self.flow.project.anywhere(file.path, "set_mesh"):
+        if not self.flow.project.is_named_anywhere(file.path, "set_mesh"):
             return False
-        return self._imported.get(file.path, lambda: self._found_in_imports(file))
+        return self._imported.get_or_make(file.path, lambda: self._found_in_imports(file))
 
     def _found_in_imports(self, file: FileFacts) -> bool:
         setting = {
             other.path
-            for other in self.flow.project.with_attribute(file, "set_mesh")
+            for other in self.flow.project.files_with_attribute(file, "set_mesh")
             if other is not None and other is not file and _sets_at_import(other)
         }
         seen, level = {file.path}, [file]
         for _ in range(_DEPTH if setting else 0):
-            level = [other for one in level for other in imports_of(self.evaluator.linker, one)]
+            level = [other for one in level for other in imported_files(self.evaluator.linker, one)]
             level = [other for other in {one.path: one for one in level}.values() if other.path not in seen]
             seen.update(other.path for other in level)
             if not seen.isdisjoint(setting):
                 return True
         return False
 
-    def _set_elsewhere(self, file: FileFacts) -> bool:
+    def _may_be_set_elsewhere(self, file: FileFacts) -> bool:
         """Return whether a mesh may be set globally in another way: `__enter__`, an ExitStack, a function that sets
         it.
         """
-        if any(map(file.says, ("enter_context", ".__enter__(", "thread_resources"))):
+        if any(map(file.contains_text, ("enter_context", ".__enter__(", "thread_resources"))):
             return True
         if self._sets_in_function(file):
             return True
         project = self.flow.project
-        if not project.anywhere(file.path, "set_mesh"):
+        if not project.is_named_anywhere(file.path, "set_mesh"):
             return False
-        return self._elsewhere.get(project.together(file.path), lambda: self._set_in_a_function(file))
+        return self._elsewhere.get_or_make(project.file_set_number(file.path), lambda: self._set_in_a_function(file))
 
     def _set_in_a_function(self, file: FileFacts) -> bool:
         project = self.flow.project
         return any(
             other is None or (not _is_test(other, project.root) and self._sets_in_function(other))
-            for other in project.with_attribute(file, "set_mesh")
+            for other in project.files_with_attribute(file, "set_mesh")
         )
 
     def _sets_in_function(self, file: FileFacts) -> bool:
         """Return whether a function of the file sets a mesh and leaves it set. Its earlier callers are not known."""
-        for mention in file.mentions("set_mesh"):
-            if not isinstance(mention, ast.Name | ast.Attribute) or file.home(mention).function() is None:
+        for mention in file.find_mentions("set_mesh"):
+            if (
+                not isinstance(mention, ast.Name | ast.Attribute)
+                or file.evaluation_scope(mention).enclosing_function() is None
+            ):
                 continue
             call = file.parent(mention)
             if not isinstance(call, ast.Call) or not isinstance(file.parent(call), ast.withitem):
                 return True
         return False
 
-    def manager(self, place: Place) -> MeshContext | None:
+    def context_of_manager(self, place: Place) -> MeshContext | None:
         """Return the effect of a context manager on the mesh; None if it surely has none."""
         value = self.evaluator.value(place)
         kinds = [self._context_of_value(option, place) for option in options(value)]
@@ -278,7 +281,7 @@ class Contexts:
                 return MeshContext("with mesh", mesh_of(value, self.evaluator), place)
             kind = api.MESH_CONTEXTS.get(value.api)
             if kind is not None and value.call is not None:
-                argument = value.call.get("mesh", ("mesh",))
+                argument = value.call.argument_for("mesh", ("mesh",))
                 mesh = None
                 if argument is not None:
                     mesh = mesh_of(self.evaluator.value(argument, value.call.environment), self.evaluator)
@@ -286,13 +289,13 @@ class Contexts:
             if isinstance(value.by, Api):
                 return None if _is_harmless_context(value.by.name) else MeshContext("unknown", None, place)
         if isinstance(value, Unknown | Transformed | Function | Parameter):
-            text = place.text()
+            text = place.source_text()
             # A name that says mesh, on its own, is a mesh entered the old way.
             if isinstance(place.node, ast.Name | ast.Attribute) and text.rpartition(".")[2].lower().endswith(
                 "mesh"
             ):
                 return MeshContext("with mesh", None, place)
-        if self.said.a_mesh(place):
+        if self.said.is_mesh_expression(place):
             return MeshContext("with mesh", None, place)
         if isinstance(place.node, ast.Call):
             callee = self.evaluator.value(Place(place.file, place.node.func))
@@ -307,9 +310,9 @@ def _sets_at_import(file: FileFacts) -> bool:
         isinstance(call := file.parent(mention), ast.Call)
         and call.func is mention
         and isinstance(file.parent(call), ast.Expr | ast.Assign)
-        and file.home(call).function() is None
-        and not any("__name__" in file.text(one.test) for one in file.ancestors(call) if isinstance(one, ast.If))
-        for mention in file.mentions("set_mesh")
+        and file.evaluation_scope(call).enclosing_function() is None
+        and not any("__name__" in file.source_text(one.test) for one in file.ancestors(call) if isinstance(one, ast.If))
+        for mention in file.find_mentions("set_mesh")
     )
 
 
@@ -319,7 +322,7 @@ def _runs_later(file: FileFacts, function: Scope) -> bool:
     """
     if isinstance(function.node, ast.AsyncFunctionDef):
         return True
-    return any(isinstance(found, ast.Yield | ast.YieldFrom) for found in file.walked(function).returns)
+    return any(isinstance(found, ast.Yield | ast.YieldFrom) for found in file.walk_scope(function).returns)
 
 
 def _is_test(file: FileFacts, root: Path) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from shardlint.model.mesh.configuration import read_configuration
 from shardlint.source.find import ALWAYS_EXCLUDED
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _MAX_FILES = 400
 # No bracket inside, as in a list of names: one that is left open ends where the next begins.
 _DISPLAY = r"(\[[^\[\]#]*\]|\([^()#]*\))"
-_ITEM = regex(r"[ \t]*+-[ \t]++[\"']?(\w+|~)[\"']?[ \t]*+(?:#.*)?(?:\n|\Z)")
-_WORD = regex(r"[A-Za-z_]\w*")
+_ITEM = compile_lazily(r"[ \t]*+-[ \t]++[\"']?(\w+|~)[\"']?[ \t]*+(?:#.*)?(?:\n|\Z)")
+_WORD = compile_lazily(r"[A-Za-z_]\w*")
 _CONSTANTS = ("None", "null", "True", "true", "False", "false")
 
 
@@ -39,20 +39,20 @@ class Listed:
     line: int
 
 
-def listed(program: Program, file: FileFacts, name: str) -> tuple[Listed, ...]:
+def find_name_lists(program: Program, file: FileFacts, name: str) -> tuple[Listed, ...]:
     """Return the lists bound to a name in the program of a file, in code first, then in YAML files of the project."""
     return program.once(
         file,
         ("listed", name),
-        lambda: (*_in_code(program, file.path, name), *_in_configs(program.project.root, name)),
+        lambda: (*_lists_in_code(program, file.path, name), *_lists_in_configs(program.project.root, name)),
     )
 
 
-def _in_code(program: Program, path: Path, name: str) -> Iterator[Listed]:
+def _lists_in_code(program: Program, path: Path, name: str) -> Iterator[Listed]:
     """`config.name = [...]`, `name: list[str] = (...)`, `name=[...]`, `"name": [...]`."""
     word = re.escape(name)
     pattern = rf"(?:){word}(?<!\w{word})[\"']?\]?\s*(?::[^=\n]{{0,200}}=|[:=])\s*{_DISPLAY}"
-    for file in program.project.holding(path, (pattern,)):
+    for file in program.project.files_holding(path, (pattern,)):
         if file is None:
             return
         text = file.source.text
@@ -62,7 +62,7 @@ def _in_code(program: Program, path: Path, name: str) -> Iterator[Listed]:
                 yield Listed(items, file.path.name, text.count("\n", 0, match.start()) + 1)
 
 
-def _in_configs(root: Path, name: str) -> Iterator[Listed]:
+def _lists_in_configs(root: Path, name: str) -> Iterator[Listed]:
     for path in _configuration_paths(root):
         text = read_configuration(path)
         line, counted = 1, 0

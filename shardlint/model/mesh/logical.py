@@ -34,7 +34,7 @@ class LogicalRules:
     """They are so in the calls in sight, with what is assumed of them."""
 
     @property
-    def names(self) -> frozenset[str]:
+    def ruled_names(self) -> frozenset[str]:
         """The names that have a rule."""
         return frozenset(name for name, _ in self.rules)
 
@@ -44,7 +44,7 @@ class LogicalRules:
         return any(not axes for _, axes in self.rules)
 
 
-def rules_of(value: Value) -> LogicalRules | None:
+def logical_rules_of(value: Value) -> LogicalRules | None:
     """The rules that a value is, if the text tells all of them."""
     if not isinstance(value, Items) or value.open or value.kind == "set" or not value.items:
         return None
@@ -83,12 +83,12 @@ def project_rules(program: Program, path: Path) -> tuple[LogicalRules, ...] | No
     found: list[LogicalRules] = []
     taken = False
     configs: list[tuple[str, LogicalRules | None]] | None = None
-    for file in program.project.calling(path, (*SETTERS, *_GIVEN)):
+    for file in program.project.files_calling(path, (*SETTERS, *_GIVEN)):
         if file is None:
             return None
         for place in _rule_settings(program, Place(file, file.tree)):
             for option in options(program.evaluator.value(place)):
-                rules = rules_of(option)
+                rules = logical_rules_of(option)
                 if rules is None:
                     rules = _likely_rules(program, place)
                 if rules is not None:
@@ -106,12 +106,12 @@ def project_rules(program: Program, path: Path) -> tuple[LogicalRules, ...] | No
 
 def _likely_rules(program: Program, place: Place) -> LogicalRules | None:
     """The rules that an expression is in all calls in sight, by a configuration file."""
-    return program.of_node(("likely rules", place), lambda: _assumed_rules(program, place))
+    return program.answer_for_node(("likely rules", place), lambda: _assumed_rules(program, place))
 
 
 def _assumed_rules(program: Program, place: Place) -> LogicalRules | None:
-    seen = [rules_of(view.value(place)) for _, view in program.views(place.file, place.node)]
-    seen += [] if seen else [rules_of(program.assuming().value(place))]
+    seen = [logical_rules_of(view.value(place)) for _, view in program.views_on_paths(place.file, place.node)]
+    seen += [] if seen else [logical_rules_of(program.assuming_view().value(place))]
     first = seen[0]
     if first is None or any(one != first for one in seen):
         return None
@@ -122,7 +122,7 @@ def _rule_settings(program: Program, module: Place) -> Iterator[Place]:
     """The rules given in a file: to what sets them, or to what looks names up in them."""
     file = module.file
     for word in (*SETTERS, *_GIVEN):
-        for node in file.mentions(word):
+        for node in file.find_mentions(word):
             call = file.parent(node)
             if not (isinstance(node, ast.Name | ast.Attribute) and isinstance(call, ast.Call)):
                 continue
@@ -140,12 +140,12 @@ def _reads_key(place: Place, key: str) -> bool:
     if isinstance(node, ast.Attribute) and key.endswith(node.attr):
         return True
     taking = rf"[\"']{re.escape(key)}[\"']|\.{re.escape(key)}\b(?!\()"
-    return place.file.says(key) and re.search(taking, place.file.source.text) is not None
+    return place.file.contains_text(key) and re.search(taking, place.file.source.text) is not None
 
 
 def _rules_in_configurations(files: Configurations) -> list[tuple[str, LogicalRules | None]]:
     """The lists of rules in the configuration files of a project by key; None for one that cannot be read."""
-    return [(entry.key, _rules_of_literal(entry.value)) for entry in files.entries(_KEY)]
+    return [(entry.key, _rules_of_literal(entry.value)) for entry in files.find_entries(_KEY)]
 
 
 def _rules_of_literal(value: object) -> LogicalRules | None:

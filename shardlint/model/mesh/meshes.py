@@ -85,11 +85,11 @@ def mesh_of(value: Value, evaluator: Values) -> Mesh | None:
         axes = evaluator.own.meshes[value.by.written] if isinstance(value.by, Api) else ()
         return Mesh(value.api, axes, (None,) * len(axes), "unknown", call.place)
     signature = api.SIGNATURES[value.api]
-    names_at = call.get("axis_names", signature)
+    names_at = call.argument_for("axis_names", signature)
     names = _axis_names(evaluator.value(names_at, call.environment)) if names_at else None
     sizes: tuple[int | None, ...] = (None,) * len(names or ())
     if value.api != "jax.sharding.Mesh":
-        sizes_at = call.get(signature[0], signature) or call.keywords.get("axis_sizes")
+        sizes_at = call.argument_for(signature[0], signature) or call.keywords.get("axis_sizes")
         shape_value = evaluator.value(sizes_at, call.environment) if sizes_at else Unknown()
         if (
             isinstance(shape_value, Items)
@@ -98,7 +98,7 @@ def mesh_of(value: Value, evaluator: Values) -> Mesh | None:
         ):
             sizes = tuple(_integer_value(item) for item in shape_value.items)
     else:
-        devices = call.get("devices", signature)
+        devices = call.argument_for("devices", signature)
         shape = shape_of(evaluator, devices, call.environment) if devices else None
         if names is not None and shape is not None and len(shape) == len(names):
             sizes = shape
@@ -124,7 +124,7 @@ def _axis_names(value: Value) -> tuple[str, ...] | None:
 
 
 def _axis_types(call: CallArguments, signature: tuple[str, ...], evaluator: Values) -> AxisTypes:
-    place = call.get("axis_types", signature)
+    place = call.argument_for("axis_types", signature)
     if place is None:
         return "unknown" if call.open_keywords else "default"
     value = evaluator.value(place, call.environment)
@@ -151,7 +151,7 @@ def spec_of(value: Value, evaluator: Values) -> Spec | None:
         return None
     call = value.call
     entries = tuple(spec_entry(evaluator.value(place, call.environment), place) for place in call.positional)
-    more = parts.spread_arguments(evaluator, call) if call.open_positional else ()
+    more = parts.evaluate_star_arguments(evaluator, call) if call.open_positional else ()
     entries += tuple(spec_entry(one) for one in more or ())
     return Spec(entries, more is None or call.open_keywords, call.place)
 
@@ -180,7 +180,7 @@ def sharding_parts(value: Value, evaluator: Values) -> tuple[Value, Value] | Non
     if not isinstance(value, CallResult) or value.api != "jax.sharding.NamedSharding" or value.call is None:
         return None
     signature = api.SIGNATURES[value.api]
-    mesh, spec = value.call.get("mesh", signature), value.call.get("spec", signature)
+    mesh, spec = value.call.argument_for("mesh", signature), value.call.argument_for("spec", signature)
     if mesh is None or spec is None:
         return None
     return evaluator.value(mesh, value.call.environment), evaluator.value(spec, value.call.environment)
@@ -198,16 +198,16 @@ def is_spec(value: Value) -> bool:
     )
 
 
-def leaves(value: Value) -> list[Value]:
+def literal_leaves(value: Value) -> list[Value]:
     """Leaves of a literal pytree of values (tuples, lists, dicts)."""
     if isinstance(value, Items):
-        return [leaf for item in value.items for leaf in leaves(item)]
+        return [leaf for item in value.items for leaf in literal_leaves(item)]
     if isinstance(value, Table):
-        return [leaf for _, item in value.entries for leaf in leaves(item)]
+        return [leaf for _, item in value.entries for leaf in literal_leaves(item)]
     if isinstance(value, Leaves):
-        return leaves(value.of)
+        return literal_leaves(value.of)
     return [
         leaf
         for option in options(value)
-        for leaf in ([option] if not isinstance(option, Items | Table | Leaves) else leaves(option))
+        for leaf in ([option] if not isinstance(option, Items | Table | Leaves) else literal_leaves(option))
     ]

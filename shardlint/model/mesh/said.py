@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.evaluator.annotations import annotated_classes
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.mesh.meshes import MESH_MAKERS
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -37,18 +37,18 @@ class SaidMeshes:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
 
-    def a_mesh(self, place: Place, depth: int = 0) -> bool:
+    def is_mesh_expression(self, place: Place, depth: int = 0) -> bool:
         """Return whether an expression is a mesh, made in the text or annotated as one, on every path to it."""
         found = [one for one in options(self.evaluator.value(place)) if one != _NONE]
         if found and all(
             (isinstance(one, CallResult) and one.api in MESH_MAKERS)
-            or (isinstance(one, Parameter) and self.parameter(one))
+            or (isinstance(one, Parameter) and self.is_mesh_parameter(one))
             for one in found
         ):
             return True
         return depth < _DEPTH and self._is_written_as_mesh(place, depth + 1)
 
-    def parameter(self, parameter: Parameter) -> bool:
+    def is_mesh_parameter(self, parameter: Parameter) -> bool:
         """`mesh: Mesh`, or `mesh: Mesh | None`."""
         node = parameter.place.node
         return (
@@ -62,7 +62,7 @@ class SaidMeshes:
         file = place.file
         match place.node:
             case ast.Name() as name:
-                bindings, _ = lookup(file, name, name.id)
+                bindings, _ = lookup_bindings(file, name, name.id)
                 return bool(bindings) and all(self._is_mesh_binding(file, one, depth) for one in bindings)
             case ast.Attribute() as attribute:
                 owners = options(self.evaluator.value(Place(file, attribute.value)))
@@ -78,12 +78,12 @@ class SaidMeshes:
             case ast.BoolOp(op=ast.Or(), values=parts):
                 return self._are_all_meshes(file, parts, depth)
             case ast.NamedExpr(value=given):
-                return self.a_mesh(Place(file, given), depth)
+                return self.is_mesh_expression(Place(file, given), depth)
         return False
 
     def _are_all_meshes(self, file: FileFacts, parts: list[ast.expr], depth: int) -> bool:
         some = [one for one in parts if not (isinstance(one, ast.Constant) and one.value is None)]
-        return bool(some) and all(self.a_mesh(Place(file, one), depth) for one in some)
+        return bool(some) and all(self.is_mesh_expression(Place(file, one), depth) for one in some)
 
     def _is_mesh_binding(self, file: FileFacts, binding: Binding, depth: int) -> bool:
         """Return whether the binding of a name gives it a mesh."""
@@ -96,7 +96,7 @@ class SaidMeshes:
                 return True
             return binding.value is not None and self._are_all_meshes(file, [binding.value], depth)
         if binding.kind == "with" and binding.index is None and binding.value is not None:
-            return self.a_mesh(Place(file, binding.value), depth)  # Mesh.__enter__ returns the mesh
+            return self.is_mesh_expression(Place(file, binding.value), depth)  # Mesh.__enter__ returns the mesh
         if binding.kind == "unpack" and binding.index is not None and isinstance(binding.value, ast.Call):
             called = options(self.evaluator.value(Place(file, binding.value.func)))
             return all(isinstance(one, Function) and self._returns_mesh(one, binding.index) for one in called)
@@ -128,7 +128,7 @@ class SaidMeshes:
 
     def _is_mesh_member(self, cls: ClassValue, name: str, depth: int) -> bool:
         """Return whether an attribute of a class or of its instances is a mesh, by the nearest class that has it."""
-        for owner in self.evaluator.lineage(cls):
+        for owner in self.evaluator.project_ancestors(cls):
             file = owner.place.file
             bindings = [one for one in file.bindings(file.scope(owner.node), name) if one.kind != "delete"]
             if any(one.annotation is not None for one in bindings):
@@ -156,14 +156,14 @@ class SaidMeshes:
         if node.returns is not None:
             return self._annotates_mesh(file, node.returns)
         returned = [
-            one.value for one in file.walked(file.scope(node)).returns if isinstance(one, ast.Return) and one.value
+            one.value for one in file.walk_scope(file.scope(node)).returns if isinstance(one, ast.Return) and one.value
         ]
         return bool(returned) and self._are_all_meshes(file, returned, depth)
 
     def _annotates_mesh(self, file: FileFacts, annotation: ast.expr | None) -> bool:
         if annotation is None:
             return False
-        named = [one for one in annotated(self.evaluator, Place(file, annotation)) if one != _NONE]
+        named = [one for one in annotated_classes(self.evaluator, Place(file, annotation)) if one != _NONE]
         return bool(named) and all(
             isinstance(one, Api) and one.name == _MESH
             for part in named
@@ -173,7 +173,7 @@ class SaidMeshes:
 
 def _is_variadic(file: FileFacts, node: ast.arg) -> bool:
     """Return whether a parameter is `*meshes` or `**meshes`, whose annotation is that of one of them."""
-    function = file.home(node).node
+    function = file.evaluation_scope(node).node
     return isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and (
         node is function.args.vararg or node is function.args.kwarg
     )
@@ -191,7 +191,7 @@ def _assignments_to_self(owner: ClassValue, name: str) -> Iterator[ast.Assign | 
     for node in file.mentions_in(file.scope(owner.node), name):
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
             continue
-        function = file.home(node).function()
+        function = file.evaluation_scope(node).enclosing_function()
         if function is None or function.parent is None or function.parent.node is not owner.node:
             continue
         statement = file.parent(node)

@@ -12,7 +12,7 @@ from shardlint.config.targets import Targets
 from shardlint.model import api, signatures
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.evaluator.trees import MAPS
-from shardlint.model.mesh.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
+from shardlint.model.mesh.meshes import Mesh, Spec, literal_leaves, mesh_of, sharding_parts, spec_of
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -60,13 +60,13 @@ class Shardings:
         # On one way to a place, of several values one that fits is enough.
         self._assuming = isinstance(program.evaluator, Assuming)
 
-    def target(self, value: CallResult) -> Value:
+    def placement_argument(self, value: CallResult) -> Value:
         """Return the placement argument of the call that made a value."""
         if value.call is None:
             return Unknown()
         place: Place | None = None
         if value.api in PLACING:
-            place = value.call.get(PLACING[value.api], api.SIGNATURES.get(value.api, ()))
+            place = value.call.argument_for(PLACING[value.api], api.SIGNATURES.get(value.api, ()))
         elif value.api in _MADE_ON:
             index = _MADE_ON[value.api]
             place = value.call.keywords.get("sharding")
@@ -80,7 +80,7 @@ class Shardings:
             return Unknown()
         return self._evaluator.value(place, value.call.environment)
 
-    def named(self, value: Value) -> tuple[Mesh | None, Spec] | None:
+    def mesh_and_spec(self, value: Value) -> tuple[Mesh | None, Spec] | None:
         """Mesh and spec of a NamedSharding of which the spec is known; the mesh may not be."""
         parts = sharding_parts(value, self._evaluator)
         spec = spec_of(parts[1], self._evaluator) if parts is not None else None
@@ -94,18 +94,18 @@ class Shardings:
         known = [mesh for mesh in found if mesh is not None and mesh.axis_names is not None]
         return known if len(known) == len(found) else None
 
-    def turned_explicit(self, maker: str) -> bool:
+    def is_explicit_by_default(self, maker: str) -> bool:
         """Return whether a mesh that `maker` makes without axis_types has Explicit axes on the project's release."""
         since = EXPLICIT_SINCE.get(maker)
-        return since is not None and self._targets.allows("jax", since)
+        return since is not None and self._targets.is_release_in("jax", since)
 
     def axis_types(self, mesh: Mesh) -> Literal["auto", "explicit", "other"]:
         """The type all axes of a mesh have on the project's release, if it is one and known."""
         if mesh.axis_types == "default":
-            return "explicit" if self.turned_explicit(mesh.api) else "auto"
+            return "explicit" if self.is_explicit_by_default(mesh.api) else "auto"
         return mesh.axis_types if mesh.axis_types in ("auto", "explicit") else "other"
 
-    def on_auto_mesh(self, value: Value) -> bool:
+    def is_on_auto_mesh(self, value: Value) -> bool:
         """Return whether a value is surely a NamedSharding over a mesh whose axes are Auto."""
         for option in options(value):
             parts = sharding_parts(option, self._evaluator)
@@ -119,7 +119,7 @@ class Shardings:
 
         `auto` asks for a mesh whose axes are surely Auto too.
         """
-        found = leaves(self._evaluator.trees.expanded(value))
+        found = literal_leaves(self._evaluator.trees.expand_tree_map(value))
         enough = any if self._assuming else all
         return bool(found) and enough(self._is_splitting(leaf, auto) for leaf in found)
 
@@ -158,69 +158,69 @@ class Shardings:
         if not isinstance(value, CallResult) or value.call is None:
             return False
         if value.api == "jax.tree.map" and value.call.positional:
-            return self.spread(self.mapped(value.call), auto, depth + 1)
-        return self.shards(self.target(value), auto)
+            return self.spread(self.evaluate_mapped_leaf(value.call), auto, depth + 1)
+        return self.shards(self.placement_argument(value), auto)
 
-    def seems_spread(self, value: Value, depth: int = 0) -> bool:
+    def may_be_spread(self, value: Value, depth: int = 0) -> bool:
         """Return whether some array of a tree is placed by a sharding that may shard it. That is weaker than
         `spread`.
         """
-        return _some_leaf(value, self._made_spread, depth)
+        return _is_any_leaf(value, self._is_made_spread, depth)
 
-    def _made_spread(self, value: Value, depth: int) -> bool:
+    def _is_made_spread(self, value: Value, depth: int) -> bool:
         call = value.call if isinstance(value, CallResult) else None
         if not isinstance(value, CallResult) or call is None:
             return False
         if isinstance(value.by, ClassValue):
-            return self._is_nnx(value.by) and self._placed_when_made(value.by)
+            return self._is_nnx(value.by) and self._is_placed_at_creation(value.by)
         if value.api in MAPS:
-            return self.seems_spread(self._evaluator.trees.expanded(value), depth + 1)
+            return self.may_be_spread(self._evaluator.trees.expand_tree_map(value), depth + 1)
         if value.api in _PARTS and call.positional:
             whole = self._program.followed(self._evaluator.value(call.positional[0], call.environment))
             made = [one.by for one in options(whole) if isinstance(one, CallResult) and isinstance(one.by, ClassValue)]
-            return any(map(self._placed_when_made, made)) or self.seems_spread(whole, depth + 1)
-        return self.may_split(self.target(value))
+            return any(map(self._is_placed_at_creation, made)) or self.may_be_spread(whole, depth + 1)
+        return self.may_be_split(self.placement_argument(value))
 
     def _is_nnx(self, cls: ClassValue) -> bool:
         """Return whether a class is one of NNX modules."""
         return any(
             isinstance(one, Api) and one.name == "flax.nnx.Module"
-            for base in self._evaluator.bases(cls)
+            for base in self._evaluator.list_bases(cls)
             for one in options(base)
         )
 
-    def _placed_when_made(self, cls: ClassValue) -> bool:
+    def _is_placed_at_creation(self, cls: ClassValue) -> bool:
         """Return whether variables of an NNX module are placed when they are made. flax does it if a mesh is set."""
         file = cls.place.file
-        annotated = file.says("nnx") and any(file.says(text) for text in _ANNOTATING)
+        annotated = file.contains_text("nnx") and any(file.contains_text(text) for text in _ANNOTATING)
         return (
             annotated
-            and self._targets.allows("flax", ">=0.12")
-            and self._program.project.anywhere(file.path, "set_mesh")
+            and self._targets.is_release_in("flax", ">=0.12")
+            and self._program.project.is_named_anywhere(file.path, "set_mesh")
         )
 
-    def may_split(self, value: Value, depth: int = 0) -> bool:
+    def may_be_split(self, value: Value, depth: int = 0) -> bool:
         """Return whether some sharding of a tree is a NamedSharding that is not surely replicated."""
-        return _some_leaf(value, self._splits_one, depth)
+        return _is_any_leaf(value, self._may_split_value, depth)
 
-    def _splits_one(self, value: Value, depth: int) -> bool:
+    def _may_split_value(self, value: Value, depth: int) -> bool:
         if isinstance(value, CallResult) and value.api in MAPS:
-            return self.may_split(self._evaluator.trees.expanded(value), depth + 1)
+            return self.may_be_split(self._evaluator.trees.expand_tree_map(value), depth + 1)
         parts = sharding_parts(value, self._evaluator)
         if parts is None:
             return False
         specs = [spec_of(one, self._evaluator) for one in options(parts[1])]
         return any(spec is None or not spec.splits_nothing for spec in specs)
 
-    def mapped(self, call: CallArguments) -> Value:
+    def evaluate_mapped_leaf(self, call: CallArguments) -> Value:
         """Return the result of the function of a `tree.map` for a leaf."""
         function = self._evaluator.value(call.positional[0], call.environment)
         if isinstance(function, Function):
-            return self._evaluator.apply(function, CallArguments(call.place, (), {}, open_positional=True))
+            return self._evaluator.apply_callee(function, CallArguments(call.place, (), {}, open_positional=True))
         return Unknown()
 
 
-def _some_leaf(value: Value, asked: Callable[[Value, int], bool], depth: int) -> bool:
+def _is_any_leaf(value: Value, asked: Callable[[Value, int], bool], depth: int) -> bool:
     """Return whether a predicate holds for some leaf of a tree. The predicate gets the leaf and its depth.
 
     Unlike `leaves` it also looks at what a list repeats.
@@ -238,4 +238,4 @@ def _some_leaf(value: Value, asked: Callable[[Value, int], bool], depth: int) ->
             parts = (of,)
         case _:
             return asked(value, depth)
-    return any(_some_leaf(one, asked, depth + 1) for one in parts)
+    return any(_is_any_leaf(one, asked, depth + 1) for one in parts)

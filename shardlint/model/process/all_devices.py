@@ -18,10 +18,10 @@ _LAYOUT = "jax.experimental.mesh_utils.create_device_mesh"
 def sharding_of_all(program: Program, place: Place) -> bool:
     """Return whether an expression is surely a NamedSharding over a mesh of the devices of all processes."""
     found = options(program.followed(program.evaluator.value(place)))
-    return bool(found) and all(_over_all(program, one) for one in found)
+    return bool(found) and all(_is_over_all_devices(program, one) for one in found)
 
 
-def _over_all(program: Program, value: Value) -> bool:
+def _is_over_all_devices(program: Program, value: Value) -> bool:
     if not isinstance(value, CallResult) or value.api != _NAMED:
         return False
     parts = sharding_parts(value, program.evaluator)
@@ -35,11 +35,11 @@ def mesh_of_all(program: Program, mesh: Value) -> bool:
         return False
     if mesh.api == "jax.make_mesh":
         return "devices" not in mesh.call.keywords and len(mesh.call.positional) < 3
-    text = " ".join(one.text() for one in (*mesh.call.positional, *mesh.call.keywords.values()))
-    return mesh.api == "jax.sharding.Mesh" and _asks_all(program, mesh, text)
+    text = " ".join(one.source_text() for one in (*mesh.call.positional, *mesh.call.keywords.values()))
+    return mesh.api == "jax.sharding.Mesh" and _asks_for_all_devices(program, mesh, text)
 
 
-def _asks_all(program: Program, mesh: CallResult, text: str) -> bool:
+def _asks_for_all_devices(program: Program, mesh: CallResult, text: str) -> bool:
     assert mesh.call is not None
     given = mesh.call.keywords.get("devices") or (mesh.call.positional[0] if mesh.call.positional else None)
     if given is None:

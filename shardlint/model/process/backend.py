@@ -16,7 +16,7 @@ from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Api, ClassValue, Function, ModuleValue, Place, Transformed, options
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import children, walk
+from shardlint.syntax.nodes import child_nodes, walk_nodes
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -72,9 +72,9 @@ class Backend:
         self.program = program
         self.seen: set[FileFacts] = set()
 
-    def before(self, place: Place) -> Started | None:
+    def find_start_before(self, place: Place) -> Started | None:
         """The first call that has started the backend when the statement of a place runs."""
-        for event in _Running(self.program).before(place):
+        for event in _Running(self.program).events_before(place):
             found = self._follow_event(event)
             if found is not None:
                 return found
@@ -94,8 +94,8 @@ class Backend:
 
     def _events_of_file(self, file: FileFacts) -> tuple[_Event, ...]:
         """Return the relevant events of importing a file, computed once for all questions."""
-        return self.program.of_node(
-            ("events", file.tree), lambda: tuple(_Running(self.program).imported(file))
+        return self.program.answer_for_node(
+            ("events", file.tree), lambda: tuple(_Running(self.program).events_of_import(file))
         )
 
 
@@ -107,11 +107,11 @@ class _Running:
         self.linker = program.evaluator.linker
         self.seen: set[ast.AST] = set()
 
-    def imported(self, file: FileFacts) -> Iterator[_Event]:
+    def events_of_import(self, file: FileFacts) -> Iterator[_Event]:
         """Return the events of importing a file."""
-        return _until_started(self._events_of_block(file, file.module.body, 0))
+        return _until_started(self._events_of_block(file, file.module.body_statements, 0))
 
-    def before(self, place: Place) -> Iterator[_Event]:
+    def events_before(self, place: Place) -> Iterator[_Event]:
         """Return the events before the statement of a place, and in the arguments of a call."""
         return _until_started(chain(self._events_around(place), self._events_in_arguments(place)))
 
@@ -143,14 +143,14 @@ class _Running:
         for index, statement in enumerate(block):
             yield from self._events_of_statement(file, statement, depth)
             if isinstance(statement, ast.If | ast.Match):
-                found = self._on_each_way(file, block[index:] if depth else [statement], depth)
+                found = self._start_on_each_path(file, block[index:] if depth else [statement], depth)
                 if isinstance(found, Started):
                     yield found
                     return
             if depth and _may_leave(statement):
                 return
 
-    def _on_each_way(self, file: FileFacts, block: list[ast.stmt], depth: int) -> Started | str:
+    def _start_on_each_path(self, file: FileFacts, block: list[ast.stmt], depth: int) -> Started | str:
         """Return the start of the backend that every path through a block has: "raises" if every path raises, "" if
         some have none.
 
@@ -165,7 +165,7 @@ class _Running:
                 ways = [statement.body, statement.orelse]
             elif isinstance(statement, ast.Match):
                 ways = [case.body for case in statement.cases]
-                if not _takes_all(statement):
+                if not _catches_all(statement):
                     ways.append([])
             else:
                 events = self._events_of_statement(file, statement, depth)
@@ -178,7 +178,7 @@ class _Running:
             found: list[Started | str] = []
             for way in ways:
                 before = set(self.seen)  # each way may call the same functions
-                found.append(self._on_each_way(file, way, depth) if way else "")
+                found.append(self._start_on_each_path(file, way, depth) if way else "")
                 self.seen = before
             going_on = [way for way, one in zip(ways, found, strict=True) if one == ""]
             starts = next((one for one in found if isinstance(one, Started)), None)
@@ -212,7 +212,7 @@ class _Running:
             case ast.AnnAssign(value=value):
                 values = [value] if value is not None else []
             case _:
-                values = [child for child in children(statement) if isinstance(child, ast.expr)]
+                values = [child for child in child_nodes(statement) if isinstance(child, ast.expr)]
         yield from self._events_of_expressions(file, values, depth)
         if isinstance(statement, _RUN_AT_ONCE):
             yield from self._events_of_block(file, statement.body, depth)
@@ -221,17 +221,17 @@ class _Running:
         self, file: FileFacts, statement: ast.Import | ast.ImportFrom
     ) -> Iterator[FileFacts]:
         if isinstance(statement, ast.ImportFrom):
-            module = self.linker.imported(file, statement)
+            module = self.linker.imported_module(file, statement)
             if isinstance(module, ModuleValue):
                 yield module.file
             for alias in statement.names:
                 name = f"{statement.module}.{alias.name}" if statement.module else alias.name
-                inner = self.linker.module(name, file) if not statement.level else None
+                inner = self.linker.find_module(name, file) if not statement.level else None
                 if isinstance(inner, ModuleValue):
                     yield inner.file
             return
         for alias in statement.names:
-            found = self.linker.module(alias.name, file)
+            found = self.linker.find_module(alias.name, file)
             if isinstance(found, ModuleValue):
                 yield found.file
 
@@ -270,7 +270,7 @@ class _Running:
             return
         function = self._called_function(callee)
         if function is None and isinstance(callee, ClassValue):
-            for event in self._fields(callee, call, depth):
+            for event in self._default_factory_events(callee, call, depth):
                 yield replace(event, through=(place, *event.through))
             function = self._called_function(callee, "__post_init__") if _is_dataclass(callee) else None
         if function is None or depth >= _DEPTH or function.node in self.seen:
@@ -283,7 +283,7 @@ class _Running:
         for event in self._events_of_block(function.place.file, function.node.body, depth + 1):
             yield replace(event, through=(place, *event.through))
 
-    def _fields(self, cls: ClassValue, call: ast.Call, depth: int) -> Iterator[_Event]:
+    def _default_factory_events(self, cls: ClassValue, call: ast.Call, depth: int) -> Iterator[_Event]:
         """Yield the events of the `default_factory` of each dataclass field that a call does not give."""
         inside, node = cls.place.file, cls.node
         if not _is_dataclass(cls) or not isinstance(node, ast.ClassDef) or depth >= _DEPTH:
@@ -309,7 +309,7 @@ class _Running:
         if isinstance(callee, Function):
             return callee
         if isinstance(callee, ClassValue):
-            for one in self.evaluator.lineage(callee):
+            for one in self.evaluator.project_ancestors(callee):
                 inside = one.place.file
                 bound = inside.bindings(inside.scope(one.node), name)
                 if bound and isinstance(bound[0].node, ast.FunctionDef):
@@ -319,7 +319,7 @@ class _Running:
 
 def _is_dataclass(cls: ClassValue) -> bool:
     decorators = getattr(cls.node, "decorator_list", ())
-    return any("dataclass" in cls.place.file.text(one) for one in decorators)
+    return any("dataclass" in cls.place.file.source_text(one) for one in decorators)
 
 
 def _until_started(events: Iterable[_Event]) -> Iterator[_Event]:
@@ -331,14 +331,14 @@ def _until_started(events: Iterable[_Event]) -> Iterator[_Event]:
 
 def _is_body_deferred(node: ast.FunctionDef, file: FileFacts) -> bool:
     """Return whether a call of it does not run its body: a generator, or a function that a decorator may delay."""
-    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk(node)) or bool(
+    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk_nodes(node)) or bool(
         node.decorator_list
     )
 
 
 def _earlier_statements(file: FileFacts, outer: ast.AST, inner: ast.AST) -> Iterator[ast.stmt]:
     """The statements of a block before one of its own."""
-    for name, before in file.before_in(outer, inner):
+    for name, before in file.statements_before(outer, inner):
         yield from before
         if name == "finalbody" or (name == "orelse" and isinstance(outer, ast.Try)):
             yield from outer.body  # type: ignore[attr-defined]
@@ -348,10 +348,10 @@ def _may_leave(statement: ast.stmt) -> bool:
     """Return whether the code after a statement may not be reached, though nothing is raised."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
-    return any(isinstance(part, ast.Return) for part in walk(statement))
+    return any(isinstance(part, ast.Return) for part in walk_nodes(statement))
 
 
-def _takes_all(statement: ast.Match) -> bool:
+def _catches_all(statement: ast.Match) -> bool:
     last = statement.cases[-1]
     return last.guard is None and isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
 
@@ -370,7 +370,7 @@ def _evaluated_calls(node: ast.AST) -> Iterator[ast.Call]:
         case ast.BoolOp(values=values):
             yield from _evaluated_calls(values[0])
             return
-    for child in children(node):
+    for child in child_nodes(node):
         yield from _evaluated_calls(child)
     if isinstance(node, ast.Call):
         yield node

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.shapes import ELEMENTWISE
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -85,7 +85,7 @@ def _body_communicates(program: Program, function: Function, depth: int) -> bool
     file, node = function.place.file, function.node
     answers: set[bool | None] = set()
     for statement in [node.body] if isinstance(node, ast.Lambda) else node.body:
-        for part in walk(statement):
+        for part in walk_nodes(statement):
             if isinstance(part, ast.Call):
                 answers.add(_call_communicates(program, Place(file, part), part, depth + 1))
             elif _depends_on_layout(part):

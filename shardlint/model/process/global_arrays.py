@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from shardlint.model.api import JIT_WRAPPERS
-from shardlint.model.held import classes, member, stored
+from shardlint.model.held import evaluate_held_member, find_classes, stored_values
 from shardlint.model.process.all_devices import sharding_of_all
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Function, Place, Transformed, Value
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -48,7 +48,7 @@ class GlobalArrays:
         self._known: dict[ast.AST, str] = {}
         """Answers by expression, without parameters given; "" for one that is being asked, as it may go in a circle."""
 
-    def maker(self, place: Place) -> str:
+    def maker_of_array(self, place: Place) -> str:
         """Return the name of the function that made the array of all processes which an expression is, or was computed
         from; "" if none is visible.
         """
@@ -93,7 +93,7 @@ class GlobalArrays:
 
     def _maker_of_call(self, place: Place, node: ast.Call, given: Given, depth: int) -> str:
         file = place.file
-        for option in member(self.program, Place(file, node.func)):
+        for option in evaluate_held_member(self.program, Place(file, node.func)):
             found = self._maker_by_callee(option, place, node, given, depth)
             if found:
                 return found
@@ -115,7 +115,7 @@ class GlobalArrays:
                 nodes = (*node.args, *(one.value for one in node.keywords))
                 return self._maker_of_any((Place(file, one) for one in nodes), given, depth)
             case Api(name=name) if name in _TREE_MAPS and node.args:
-                return self._maker_of_mapped(place, node, depth)
+                return self._maker_of_tree_map(place, node, depth)
             case Api(name=name) if name.startswith("jax.numpy."):
                 return self._maker_of_any((Place(file, one) for one in node.args), given, depth)
             case Transformed(api=Api(name=name)) if name in JIT_WRAPPERS:
@@ -137,10 +137,10 @@ class GlobalArrays:
             return ""
         return "device_put with a sharding over the devices of all processes"
 
-    def _maker_of_mapped(self, place: Place, node: ast.Call, depth: int) -> str:
+    def _maker_of_tree_map(self, place: Place, node: ast.Call, depth: int) -> str:
         """`tree.map(f, tree)`: what f gives back."""
         file, first = place.file, node.args[0]
-        for option in member(self.program, Place(file, first)):
+        for option in evaluate_held_member(self.program, Place(file, first)):
             if isinstance(option, Api) and option.name in MAKERS:
                 return option.name
             if isinstance(option, Function):
@@ -157,7 +157,10 @@ class GlobalArrays:
         """Return the maker of the array that a function of the project returns for these arguments."""
         inner: dict[str, Place] = {}
         if not any(isinstance(one, ast.Starred) for one in node.args):
-            inner = {name: Place(place.file, one) for name, one in zip(function.positional, node.args, strict=False)}
+            inner = {
+                name: Place(place.file, one)
+                for name, one in zip(function.positional_parameters, node.args, strict=False)
+            }
         inner |= {one.arg: Place(place.file, one.value) for one in node.keywords if one.arg is not None}
         # What the arguments are is known here alone: the names in them are looked up in the caller.
         known = {
@@ -171,31 +174,31 @@ class GlobalArrays:
             return self._maker_with_parameters(Place(file, node.body), given, depth + 1)
         if isinstance(node, ast.AsyncFunctionDef):
             return ""
-        returned = [one.value for one in file.walked(file.scope(node)).returns if one.value is not None]
-        returned += [one.value for one in walk(node) if isinstance(one, ast.Yield) and one.value is not None]
+        returned = [one.value for one in file.walk_scope(file.scope(node)).returns if one.value is not None]
+        returned += [one.value for one in walk_nodes(node) if isinstance(one, ast.Yield) and one.value is not None]
         return self._maker_of_any((Place(file, one) for one in returned), given, depth)
 
     def _maker_of_name(self, place: Place, node: ast.Name, given: Given, depth: int) -> str:
         file = place.file
-        bindings, scope = lookup(file, node, node.id)
+        bindings, scope = lookup_bindings(file, node, node.id)
         for one in bindings:
             if one.kind == "param" and scope is not None:
                 if node.id in given:
                     return self._maker_with_parameters(given[node.id], {}, depth + 1)
-                found = self._from_callers(file, scope.node, node.id, depth)
+                found = self._maker_from_callers(file, scope.node, node.id, depth)
                 if found:
                     return found
             elif one.value is not None and one.kind in ("assign", "unpack", "walrus", "for", "comprehension"):
                 value: ast.expr = one.value
                 if one.kind == "unpack" and isinstance(value, ast.Tuple | ast.List) and one.index is not None:
                     value = value.elts[one.index] if one.index < len(value.elts) else value
-                if not any(part is node for part in walk(value)):
+                if not any(part is node for part in walk_nodes(value)):
                     found = self._maker_with_parameters(Place(file, value), given, depth + 1)
                     if found:
                         return found
         return ""
 
-    def _from_callers(self, file: FileFacts, function: ast.AST, name: str, depth: int) -> str:
+    def _maker_from_callers(self, file: FileFacts, function: ast.AST, name: str, depth: int) -> str:
         """Return the maker of the array that the visible calls pass for a parameter, unless they disagree."""
         if not isinstance(function, ast.FunctionDef):
             return ""
@@ -215,9 +218,9 @@ class GlobalArrays:
 
     def _maker_of_attribute(self, place: Place, node: ast.Attribute, depth: int) -> str:
         """`self.params`: what the methods of the class assign to it."""
-        for cls in classes(self.program, Place(place.file, node.value)):
+        for cls in find_classes(self.program, Place(place.file, node.value)):
             file = cls.place.file
-            for value in stored(file, cls.node, node.attr):
+            for value in stored_values(file, cls.node, node.attr):
                 found = self._maker_with_parameters(Place(file, value), {}, depth + 2)
                 if found:
                     return found

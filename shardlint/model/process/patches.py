@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.values import Api, Function, Place, Transformed, options
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -25,7 +25,7 @@ def calls_replacement(program: Program, place: Place, module: str, name: str) ->
     """
     texts = (f"(?s)(?:patch|setattr)\\b.{{0,80}}?\\b{name}\\b", rf"(?m)\b{name}\s*=(?!=)")
     project = program.project
-    for path in project.saying(place.file.path, texts):
+    for path in project.paths_holding(place.file.path, texts):
         file = project.facts(path) if not project.is_test(path) else None
         if file is None:
             continue
@@ -37,15 +37,15 @@ def calls_replacement(program: Program, place: Place, module: str, name: str) ->
 
 def _find_replacements(program: Program, file: FileFacts, module: str, name: str) -> Iterator[ast.AST]:
     """The assignments and calls of a file that replace `module.name`."""
-    for node in file.mentions(name):
+    for node in file.find_mentions(name):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             if _is_module(program, Place(file, node.value), module):
                 yield node
         elif isinstance(node, ast.keyword) and isinstance(call := file.parent(node), ast.Call):
-            if file.text(call.func).endswith("patch.multiple") and _names_module(program, file, call, module):
+            if file.source_text(call.func).endswith("patch.multiple") and _names_module(program, file, call, module):
                 yield call
     for word in _PATCHERS:
-        for node in file.mentions(word):
+        for node in file.find_mentions(word):
             call = file.parent(node)
             if isinstance(call, ast.Attribute) and call.attr == "object":
                 call = file.parent(call)
@@ -98,7 +98,7 @@ def _is_inside(program: Program, place: Place, patch: Place, depth: int) -> bool
             if any(_applies_patch(program, Place(file, one), patch) for one in outer.decorator_list):
                 return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-            calls = program.flow.ends(file, outer).called() if depth else []
+            calls = program.flow.ends(file, outer).direct_calls() if depth else []
             if calls and all(_is_inside(program, one, patch, depth - 1) for one in calls):
                 return True
         inner = outer
@@ -113,6 +113,6 @@ def _applies_patch(program: Program, item: Place, patch: Place) -> bool:
     for value in options(program.evaluator.value(Place(item.file, called))):
         while isinstance(value, Transformed):  # contextlib.contextmanager
             value = value.inner
-        if isinstance(value, Function) and any(node is patch.node for node in walk(value.node)):
+        if isinstance(value, Function) and any(node is patch.node for node in walk_nodes(value.node)):
             return True
     return False

@@ -6,14 +6,14 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeGuard
 
-from shardlint.model.held import assigned, classes
-from shardlint.model.reach import lookup
+from shardlint.model.held import find_classes, sole_assigned_values
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import KEEPING
 from shardlint.model.values import CallResult, Function, Place, Transformed, Value, options
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,19 +32,19 @@ _ASKING_CALLS = ("process_index", "host_id", "process_count", "local_devices")
 SEVERAL_SAYS = ("distributed.initialize",)
 """Text without which, in the project, `several` does not say that it is initialized."""
 ASKING_SAYS = (*(f"{name}(" for name in _ASKING_CALLS), "multihost_utils", _INITIALIZING)
-"""Texts of which one stands in a file of which `asks_itself` is true."""
+"""Texts of which one stands in a file of which `reads_process_state` is true."""
 # Names of numbers of processes, and of flags that say whether this is the first.
-_RANK = regex(
+_RANK = compile_lazily(
     r"(?i)^_*(process_(index|idx|id)|host_(index|id)|(global_)?rank|proc_(id|index)|host|pid)$"
 )
-_FIRST = regex(
+_FIRST = compile_lazily(
     r"(?i)^_*(is_)?(main|master|primary|lead|leader|chief|coordinator|first|rank_?(zero|0)|root)_?"
     r"(process|host|worker|rank|proc|controller)?$"
 )
-_SURE = regex(r"(?i)(process|host|rank|master|chief|coordinator|proc)")
-_OTHER = regex(r"(?i)^_*(is_)?(not_main|worker_only|secondary)")
+_SURE = compile_lazily(r"(?i)(process|host|rank|master|chief|coordinator|proc)")
+_OTHER = compile_lazily(r"(?i)^_*(is_)?(not_main|worker_only|secondary)")
 # Names of decorators that keep all processes but one from a function: `rank_zero_only`, `on_main_process`.
-_ONLY = regex(
+_ONLY = compile_lazily(
     r"(?i)^(?=.*(process|host|rank|master|chief|proc))(?=.*(only|on_))(?=.*(main|master|primary|first|zero|0|chief|lead))"
 )
 Evidence = Literal["initialized", "asked", ""]
@@ -66,7 +66,7 @@ class Guard:
     proven: bool
 
 
-def several(program: Program, file: FileFacts) -> Evidence:
+def multi_process_evidence(program: Program, file: FileFacts) -> Evidence:
     """Return the evidence that a file belongs to a program for several processes.
 
     `initialized`: something that runs with it calls `jax.distributed.initialize`, for more than one process; `asked`:
@@ -75,25 +75,25 @@ def several(program: Program, file: FileFacts) -> Evidence:
     """
     project, path = program.project, file.path
 
-    def there(names: tuple[str, ...]) -> bool:
+    def has_name(names: tuple[str, ...]) -> bool:
         own = project.root / "jax"
         return any(
             own not in one.parents and _is_in_code(project, one, name)
             for name in names
-            for one in project.mentioning(path, name)
+            for one in project.paths_naming(path, name)
         )
 
-    if there(_STARTING) and not program.once(file, "starts one", lambda: _each_starts_one(program, path)):
+    if has_name(_STARTING) and not program.once(file, "starts one", lambda: _each_starts_one(program, path)):
         return "initialized"
-    return "asked" if there(_ASKING) else ""
+    return "asked" if has_name(_ASKING) else ""
 
 
 def _each_starts_one(program: Program, path: Path) -> bool:
     """Return whether all files that run with one and start `jax.distributed` start it for one process."""
     project = program.project
-    paths = [one for name in _STARTING for one in project.mentioning(path, name) if _is_in_code(project, one, name)]
+    paths = [one for name in _STARTING for one in project.paths_naming(path, name) if _is_in_code(project, one, name)]
     # Files are parsed for it, so the first that starts several ends it.
-    return all((file := project.facts(one)) is not None and starts_one(file) for one in paths)
+    return all((file := project.facts(one)) is not None and starts_one_process(file) for one in paths)
 
 
 def runs_code_with(program: Program, file: FileFacts, name: str) -> bool:
@@ -101,24 +101,26 @@ def runs_code_with(program: Program, file: FileFacts, name: str) -> bool:
     count.
     """
     project = program.project
-    return any(_is_in_code(project, one, name) for one in project.mentioning(file.path, name))
+    return any(_is_in_code(project, one, name) for one in project.paths_naming(file.path, name))
 
 
 def _is_in_code(project: Project, path: Path, name: str) -> bool:
     file = project.facts(path)
-    return file is not None and file.kept(("in code", name), lambda: _first_mention(file, name) is not None)
+    return file is not None and file.remember_for_file(
+        ("in code", name), lambda: _first_mention(file, name) is not None
+    )
 
 
 def _first_mention(file: FileFacts, name: str) -> ast.AST | None:
     """The first place where code of a file reads or imports a dotted name."""
     last = name.rpartition(".")[2]
-    for node in file.mentions(last):
-        if isinstance(node, ast.alias) or (_is_read(node) and file.text(node).endswith(name)):
+    for node in file.find_mentions(last):
+        if isinstance(node, ast.alias) or (_is_read(node) and file.source_text(node).endswith(name)):
             return node
-    return next(iter(file.taken_from(last)), None)
+    return next(iter(file.names_imported_from(last)), None)
 
 
-def asks_itself(file: FileFacts) -> bool:
+def reads_process_state(file: FileFacts) -> bool:
     """Return whether a file itself reads the process index, the process count, or its local devices."""
     return process_question(file) is not None
 
@@ -128,45 +130,45 @@ def process_question(file: FileFacts) -> ast.AST | None:
 
     None where only comments and strings speak of it.
     """
-    if not any(map(file.says, ASKING_SAYS)):
+    if not any(map(file.contains_text, ASKING_SAYS)):
         return None
-    return file.kept(("process question", None), lambda: _process_question(file))
+    return file.remember_for_file(("process question", None), lambda: _process_question(file))
 
 
 def _process_question(file: FileFacts) -> ast.AST | None:
     for name in _ASKING_CALLS:
-        for node in file.mentions(name) if file.says(f"{name}(") else ():
+        for node in file.find_mentions(name) if file.contains_text(f"{name}(") else ():
             call = file.parent(node)
             if isinstance(call, ast.Call) and call.func is node:
                 return call
-    if file.says(_INITIALIZING) and not starts_one(file):
+    if file.contains_text(_INITIALIZING) and not starts_one_process(file):
         start = _first_mention(file, _STARTING[-1])
         if start is not None:
             return start
-    return _first_mention(file, "multihost_utils") if file.says("multihost_utils") else None
+    return _first_mention(file, "multihost_utils") if file.contains_text("multihost_utils") else None
 
 
-def starts_one(file: FileFacts) -> bool:
+def starts_one_process(file: FileFacts) -> bool:
     """Return whether each start of `jax.distributed` in a file is that of one process: `initialize(at,
     num_processes=1)`.
     """
-    if not file.says(_INITIALIZING):
+    if not file.contains_text(_INITIALIZING):
         return False
-    return file.kept(("starts one", None), lambda: _starts_one(file))
+    return file.remember_for_file(("starts one", None), lambda: _each_starts_one_process(file))
 
 
-def _starts_one(file: FileFacts) -> bool:
+def _each_starts_one_process(file: FileFacts) -> bool:
     found = [
         call
-        for node in file.mentions("initialize")
+        for node in file.find_mentions("initialize")
         if isinstance(call := file.parent(node), ast.Call)
         and call.func is node
-        and file.text(node).endswith("distributed.initialize")
+        and file.source_text(node).endswith("distributed.initialize")
     ]
-    return bool(found) and all(map(_of_one, found))
+    return bool(found) and all(map(_initializes_one_process, found))
 
 
-def _of_one(call: ast.Call) -> bool:
+def _initializes_one_process(call: ast.Call) -> bool:
     number = next((one.value for one in call.keywords if one.arg == "num_processes"), None)
     number = call.args[1] if number is None and len(call.args) > 1 else number
     return isinstance(number, ast.Constant) and number.value == 1
@@ -178,7 +180,7 @@ def is_index(program: Program, place: Place) -> bool:
     return bool(found) and all(isinstance(one, CallResult) and one.api in INDEX for one in found)
 
 
-def first(program: Program, place: Place, depth: int = 0) -> First | None:
+def evaluate_on_first_process(program: Program, place: Place, depth: int = 0) -> First | None:
     """Return the answer of a condition to the question if this is the one process; None if it is about something
     else.
     """
@@ -189,19 +191,19 @@ def first(program: Program, place: Place, depth: int = 0) -> First | None:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             if _is_process_index(program, Place(file, operand)) is not None:
                 return First(True, bool(_is_process_index(program, Place(file, operand))))
-            found = first(program, Place(file, operand), depth)
+            found = evaluate_on_first_process(program, Place(file, operand), depth)
             return replace(found, truth=not found.truth) if found is not None else None
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             for one, other in ((left, right), (right, left)):
                 proven = _is_process_index(program, Place(file, one))
                 if proven is not None and isinstance(other, ast.Constant) and isinstance(other.value, int):
-                    truth = _on_one(op, other.value, one is right)
+                    truth = _compare_on_one_process(op, other.value, one is right)
                     return First(truth, proven) if truth is not None else None
             return None
         case ast.BoolOp(op=op, values=values):
             wanted = isinstance(op, ast.And)
             for value in values:
-                found = first(program, Place(file, value), depth + 1)
+                found = evaluate_on_first_process(program, Place(file, value), depth + 1)
                 if found is not None and found.truth is wanted:
                     return found
             return None
@@ -217,12 +219,12 @@ def first(program: Program, place: Place, depth: int = 0) -> First | None:
     return None
 
 
-def may_ask(program: Program, place: Place) -> bool:
+def may_ask_process(program: Program, place: Place) -> bool:
     """Return whether a condition reads a name bound in files that read the process index. Any other condition is
     skipped.
     """
     names = {
-        one.attr if isinstance(one, ast.Attribute) else one.id for one in walk(place.node) if _is_read(one)
+        one.attr if isinstance(one, ast.Attribute) else one.id for one in walk_nodes(place.node) if _is_read(one)
     }
     return bool(
         names
@@ -239,8 +241,8 @@ def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute | ast.Name]:
 def _names_asking_process(program: Program, place: Place) -> frozenset[str]:
     """The names that are bound with what says which process this is: a function that asks, and what is made of that."""
     project = program.project
-    files = project.saying(place.file.path, _INDEX_WORDS)
-    return frozenset(name for one in files for name in project.bound_with(one, _INDEX_WORDS))
+    files = project.paths_holding(place.file.path, _INDEX_WORDS)
+    return frozenset(name for one in files for name in project.names_bound_to_calls(one, _INDEX_WORDS))
 
 
 def _is_process_index(program: Program, place: Place) -> bool | None:
@@ -255,7 +257,7 @@ def _is_process_index(program: Program, place: Place) -> bool | None:
     return False if _RANK.match(name) and name not in ("host", "pid") else None
 
 
-def _on_one(op: ast.cmpop, number: int, turned: bool) -> bool | None:
+def _compare_on_one_process(op: ast.cmpop, number: int, turned: bool) -> bool | None:
     """Return the result of a comparison of the process index with a number on the one process; None if it varies."""
     match op:
         case ast.Eq():
@@ -291,34 +293,36 @@ def _answer_of_result(program: Program, value: Value, depth: int) -> First | Non
         return None
     file, node = value.place.file, value.node
     if isinstance(node, ast.Lambda):
-        return first(program, Place(file, node.body), depth + 1)
-    returns = file.walked(file.scope(node)).returns
+        return evaluate_on_first_process(program, Place(file, node.body), depth + 1)
+    returns = file.walk_scope(file.scope(node)).returns
     if len(returns) != 1 or returns[0].value is None:
         return None
-    return first(program, Place(file, returns[0].value), depth + 1)
+    return evaluate_on_first_process(program, Place(file, returns[0].value), depth + 1)
 
 
 def _answer_of_binding(program: Program, place: Place, name: str, depth: int) -> First | None:
     """Return the answer in the value bound to a name, in this file or another of the project."""
-    bindings, _ = lookup(place.file, place.node, name)
+    bindings, _ = lookup_bindings(place.file, place.node, name)
     if len(bindings) == 1 and bindings[0].kind in ("assign", "walrus") and bindings[0].value is not None:
         value = bindings[0].value
-        return first(program, Place(place.file, value), depth + 1)
+        return evaluate_on_first_process(program, Place(place.file, value), depth + 1)
     values = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
     if not 1 < len(bindings) == len(values) <= _BINDINGS:
         return None
     set_to = [one for one in values if not (isinstance(one, ast.Constant) and not one.value)]
-    if 0 < len(set_to) < len(values) and all(_on_one_alone(program, place.file, one, depth + 1) for one in set_to):
+    if 0 < len(set_to) < len(values) and all(
+        _is_set_by_one_process(program, place.file, one, depth + 1) for one in set_to
+    ):
         return First(True, False)
     return None
 
 
-def _on_one_alone(program: Program, file: FileFacts, value: ast.expr, depth: int) -> bool:
+def _is_set_by_one_process(program: Program, file: FileFacts, value: ast.expr, depth: int) -> bool:
     """Return whether a flag is set by one process alone: `if rank == 0: tracking = True`, if it is false otherwise."""
     inner: ast.AST = file.statement(value)
     for outer in file.ancestors(inner):
         if isinstance(outer, ast.If) and (inner in outer.body or inner in outer.orelse):
-            found = first(program, Place(file, outer.test), depth)
+            found = evaluate_on_first_process(program, Place(file, outer.test), depth)
             if found is not None and found.truth is (inner in outer.body):
                 return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
@@ -329,17 +333,17 @@ def _on_one_alone(program: Program, file: FileFacts, value: ast.expr, depth: int
 
 def _answer_of_member(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> First | None:
     """Return the answer in a property or an attribute of an object whose class is visible."""
-    for candidate in classes(program, Place(file, node.value)):
+    for candidate in find_classes(program, Place(file, node.value)):
         inside = candidate.place.file
         bound = inside.bindings(inside.scope(candidate.node), node.attr)
         if bound and isinstance(bound[0].node, ast.FunctionDef):
             return _answer_of_result(program, Function(Place(inside, bound[0].node)), depth)
-        for value in assigned(inside, candidate.node, node.attr):
-            return first(program, Place(inside, value), depth + 1)
+        for value in sole_assigned_values(inside, candidate.node, node.attr):
+            return evaluate_on_first_process(program, Place(inside, value), depth + 1)
     return None
 
 
-def guard(program: Program, file: FileFacts, node: ast.AST) -> Guard | None:
+def find_process_guard(program: Program, file: FileFacts, node: ast.AST) -> Guard | None:
     """The condition that keeps all processes but one from a place, within its function."""
     inner: ast.AST = node
     for outer in file.ancestors(node):
@@ -352,15 +356,15 @@ def guard(program: Program, file: FileFacts, node: ast.AST) -> Guard | None:
                 wanted = inner is body
             case ast.BoolOp(op=op, values=values) if inner in values:
                 for value in values[: values.index(inner)]:
-                    found = first(program, Place(file, value))
+                    found = evaluate_on_first_process(program, Place(file, value))
                     if found is not None and found.truth is isinstance(op, ast.And):
                         return Guard(value, found.proven)
         if test is not None and inner is not test:
-            found = first(program, Place(file, test))
+            found = evaluate_on_first_process(program, Place(file, test))
             if found is not None and found.truth is wanted:
                 return Guard(test, found.proven)
         if isinstance(inner, ast.stmt):
-            left = _left_before(program, file, outer, inner)
+            left = _find_early_return(program, file, outer, inner)
             if left is not None:
                 return left
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
@@ -369,7 +373,7 @@ def guard(program: Program, file: FileFacts, node: ast.AST) -> Guard | None:
     return None
 
 
-def decorated(
+def find_guarding_decorator(
     program: Program, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef
 ) -> Guard | None:
     """The decorator that lets one process alone run a function."""
@@ -377,21 +381,21 @@ def decorated(
         maker = decorator.func if isinstance(decorator, ast.Call) else decorator
         found = options(program.evaluator.value(Place(file, maker)))
         made = [one for one in found if isinstance(one, Function) and isinstance(one.node, ast.FunctionDef)]
-        if made and all(_for_one(program, one) for one in made) and len(made) == len(found):
-            return Guard(decorator, all(_for_one(program, one) == "proven" for one in made))
+        if made and all(_runs_on_one_process(program, one) for one in made) and len(made) == len(found):
+            return Guard(decorator, all(_runs_on_one_process(program, one) == "proven" for one in made))
         name = last_name(maker)
         if not made and _ONLY.match(name):
             return Guard(decorator, False)
     return None
 
 
-def _for_one(program: Program, function: Function) -> Literal["proven", "named", ""]:
+def _runs_on_one_process(program: Program, function: Function) -> Literal["proven", "named", ""]:
     """Return how surely a decorator's wrapper calls its function on one process alone; "" if it does not."""
     file, node = function.place.file, function.node
-    given = {one.arg for part in walk(node) if isinstance(part, ast.arguments) for one in part.args}
+    given = {one.arg for part in walk_nodes(node) if isinstance(part, ast.arguments) for one in part.args}
     guards = [
-        guard(program, file, call)
-        for call in walk(node)
+        find_process_guard(program, file, call)
+        for call in walk_nodes(node)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in given
     ]
     if not guards or None in guards:
@@ -399,20 +403,20 @@ def _for_one(program: Program, function: Function) -> Literal["proven", "named",
     return "proven" if all(one is not None and one.proven for one in guards) else "named"
 
 
-def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.stmt) -> Guard | None:
+def _find_early_return(program: Program, file: FileFacts, outer: ast.AST, inner: ast.stmt) -> Guard | None:
     """`if process_index() != 0: return` before a statement of the same block."""
     for name in ("body", "orelse", "finalbody"):
         block = getattr(outer, name, None)
         if not isinstance(block, list) or inner not in block:
             continue
         for before in block[: block.index(inner)]:
-            if isinstance(before, ast.If) and not before.orelse and leaves(before.body):
-                found = first(program, Place(file, before.test))
+            if isinstance(before, ast.If) and not before.orelse and leaves_at_end(before.body):
+                found = evaluate_on_first_process(program, Place(file, before.test))
                 if found is not None and not found.truth:
                     return Guard(before.test, found.proven)
     return None
 
 
-def leaves(block: list[ast.stmt]) -> bool:
+def leaves_at_end(block: list[ast.stmt]) -> bool:
     """Return whether a block ends by leaving the enclosing code."""
     return isinstance(block[-1], ast.Return | ast.Continue | ast.Break)

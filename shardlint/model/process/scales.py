@@ -23,7 +23,7 @@ COUNTS: dict[str, Scale] = {
 LISTS: dict[str, Scale] = {"jax.devices": ALL, "jax.local_devices": PROCESS}
 
 
-def count(program: Program, file: FileFacts, node: ast.expr) -> Scale | None:
+def count_scale(program: Program, file: FileFacts, node: ast.expr) -> Scale | None:
     """The scale of a number of devices or processes that jax returns."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
         return _scale_by_table(program, file, node.args[0], LISTS)

@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.api import JIT_WRAPPERS
-from shardlint.model.evaluator.annotations import annotated
-from shardlint.model.held import assigned, held, member
+from shardlint.model.evaluator.annotations import annotated_classes
+from shardlint.model.held import evaluate_held_member, find_project_objects, sole_assigned_values
 from shardlint.model.process.all_devices import sharding_of_all
 from shardlint.model.process.communication import call_communicates
 from shardlint.model.process.global_arrays import METHODS, GlobalArrays
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, options
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ COLLECTIVES = frozenset(
         "reached_preemption_sync_point",
     )
 ) | {"flax.training.checkpoints.save_checkpoint_multiprocess"}
-_SAVERS = regex(r"^orbax\.checkpoint\..*(Checkpointer|CheckpointManager)$")
-_NAMED_SAVER = regex(r"(?i)(checkpoint_?(manager|mgr)|checkpointer|ckpt_?(manager|mngr|mgr|er)|ckptr)$")
+_SAVERS = compile_lazily(r"^orbax\.checkpoint\..*(Checkpointer|CheckpointManager)$")
+_NAMED_SAVER = compile_lazily(r"(?i)(checkpoint_?(manager|mgr)|checkpointer|ckpt_?(manager|mngr|mgr|er)|ckptr)$")
 FLAX_SAVE = "flax.training.checkpoints.save_checkpoint"
 """Waits for all processes where flax saves by Orbax: since 0.6.11, unless its configuration says otherwise."""
 _SAVING = ("save", "restore", "wait_until_finished")
@@ -61,7 +61,7 @@ class Together:
     """The conditions on the way to it, in the functions that are called, and what each must be."""
 
 
-def joined(program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: int = 0) -> Iterator[Together]:
+def collective_calls(program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: int = 0) -> Iterator[Together]:
     """The calls under some nodes that all processes must make, of each call at most one."""
     for call, tests in _calls_of_block(nodes, ()):
         found = _collective_of_call(program, Place(file, call), depth)
@@ -109,29 +109,29 @@ def _compiled_collective(program: Program, place: Place) -> Together | None:
     given: tuple[ast.expr, ...] = (*call.args, *(one.value for one in call.keywords)) if name else ()
     if not name and isinstance(call.func, ast.Attribute) and call.func.attr in METHODS and call.func.attr != "astype":
         name, given = f"`{ast.unparse(call.func)}`", (call.func.value,)
-    made_for = _laid_out(program, place) if name else ""
+    made_for = _global_out_shardings(program, place) if name else ""
     why = f"`{made_for}` is over the devices of all processes" if made_for else ""
     for one in given if not why else ():
-        made = GlobalArrays(program).maker(Place(place.file, one))
+        made = GlobalArrays(program).maker_of_array(Place(place.file, one))
         if made:
-            why = f"{place.file.text(one)} is of all processes: {made}"
+            why = f"{place.file.source_text(one)} is of all processes: {made}"
             break
-    needed = (any(map(_takes_part, given)) or call_communicates(program, place)) if why else False
+    needed = (any(map(_is_leading_index, given)) or call_communicates(program, place)) if why else False
     return Together(name, place, (), False, why, True, needed is None) if needed is not False else None
 
 
-def _takes_part(node: ast.expr) -> bool:
+def _is_leading_index(node: ast.expr) -> bool:
     """Return whether an argument is `x[0]`, which its device sends to the others."""
-    return (isinstance(node, ast.Tuple | ast.List) and any(map(_takes_part, node.elts))) or (
+    return (isinstance(node, ast.Tuple | ast.List) and any(map(_is_leading_index, node.elts))) or (
         isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int)
     )
 
 
-def _laid_out(program: Program, place: Place) -> str:
+def _global_out_shardings(program: Program, place: Place) -> str:
     """The `out_shardings` of a compiled function that are over the devices of all processes, as text."""
     call = place.node
     assert isinstance(call, ast.Call)
-    for option in member(program, Place(place.file, call.func)):
+    for option in evaluate_held_member(program, Place(place.file, call.func)):
         made = option.call if isinstance(option, Transformed) and option.api.name in JIT_WRAPPERS else None
         where = made.keywords.get("out_shardings") if made is not None else None
         parts = [where] if where is not None else []
@@ -139,7 +139,7 @@ def _laid_out(program: Program, place: Place) -> str:
             parts = [Place(where.file, one) for one in where.node.elts]
         for one in parts:
             if sharding_of_all(program, one):
-                return " ".join(one.text().split())
+                return " ".join(one.source_text().split())
     return ""
 
 
@@ -173,8 +173,8 @@ def _called_object_method(program: Program, place: Place, callee: object) -> Fun
     of_self = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self"
     if isinstance(callee, Api | Transformed | ClassValue) or not (isinstance(func, ast.Name) or of_self):
         return None
-    for one in held(program, Place(place.file, call.func)):
-        for method in options(program.evaluator.attribute(one, "__call__")):
+    for one in find_project_objects(program, Place(place.file, call.func)):
+        for method in options(program.evaluator.evaluate_attribute(one, "__call__")):
             if isinstance(method, Function):
                 return _synchronous_function(method)
     return None
@@ -185,10 +185,10 @@ def _collective_in_function(program: Program, function: Function, depth: int) ->
     node = function.node
     body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
 
-    def find() -> Together | None:
-        return next(joined(program, function.place.file, body, depth), None)
+    def find_in_body() -> Together | None:
+        return next(collective_calls(program, function.place.file, body, depth), None)
 
-    return program.of_node(("together", node, depth), find)
+    return program.answer_for_node(("together", node, depth), find_in_body)
 
 
 def _checkpoint_save(program: Program, file: FileFacts, call: ast.Call) -> Together | None:
@@ -201,12 +201,12 @@ def _checkpoint_save(program: Program, file: FileFacts, call: ast.Call) -> Toget
     ]
     if any(_SAVERS.match(one.api) for one in kinds):
         return Together(f"Orbax's {func.attr}", Place(file, call))
-    if _says_saver(program, file, func.value):
+    if _is_annotated_saver(program, file, func.value):
         return Together(f"Orbax's {func.attr}", Place(file, call), (), False, "its annotation is a class of Orbax's")
     holder = func.value
     name = last_name(holder)
     if _NAMED_SAVER.search(name) and not any(isinstance(one.by, ClassValue) for one in kinds):
-        if file.says("orbax") or program.project.imported(file.path, "orbax.checkpoint"):
+        if file.contains_text("orbax") or program.project.is_module_imported(file.path, "orbax.checkpoint"):
             place = Place(file, call)
             return Together(
                 f"Orbax's {func.attr}", place, (), False, f"`{name}` is one of Orbax's by its name"
@@ -214,24 +214,24 @@ def _checkpoint_save(program: Program, file: FileFacts, call: ast.Call) -> Toget
     return None
 
 
-def _says_saver(program: Program, file: FileFacts, node: ast.expr) -> bool:
+def _is_annotated_saver(program: Program, file: FileFacts, node: ast.expr) -> bool:
     """Return whether a parameter, or the attribute that stores it, is annotated as an Orbax class."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         cls = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
-        stored = list(assigned(file, cls, node.attr)) if cls is not None else []
-        return len(stored) == 1 and isinstance(stored[0], ast.Name) and _says_saver(program, file, stored[0])
+        stored = list(sole_assigned_values(file, cls, node.attr)) if cls is not None else []
+        return len(stored) == 1 and isinstance(stored[0], ast.Name) and _is_annotated_saver(program, file, stored[0])
     if not isinstance(node, ast.Name):
         return False
-    bindings, _ = lookup(file, node, node.id)
+    bindings, _ = lookup_bindings(file, node, node.id)
     if len(bindings) != 1 or bindings[0].kind != "param" or bindings[0].annotation is None:
         return False
-    kinds = annotated(program.evaluator, Place(file, bindings[0].annotation))
+    kinds = annotated_classes(program.evaluator, Place(file, bindings[0].annotation))
     return any(isinstance(one, Api) and _SAVERS.match(one.name) is not None for one in kinds)
 
 
 def _compiled_function_name(program: Program, file: FileFacts, call: ast.Call) -> str:
     """The name of a compiled function that a call runs."""
-    for option in member(program, Place(file, call.func)):
+    for option in evaluate_held_member(program, Place(file, call.func)):
         if isinstance(option, Transformed) and option.api.name in JIT_WRAPPERS:
             return f"`{ast.unparse(call.func)}`"
         if isinstance(option, Api) and option.name.startswith("jax.numpy."):

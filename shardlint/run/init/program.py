@@ -17,12 +17,12 @@ from shardlint.run.init.recorded import Function, Program
 from shardlint.verify.spec import P
 
 
-def program_of(folder: Path, words: Sequence[str], root: Path, taken: set[str]) -> Function | None:
+def make_program_fixture(folder: Path, words: Sequence[str], root: Path, taken: set[str]) -> Function | None:
     """The fixture of the program that these words started; None where it is no script or module, or nothing that it
     called was split.
     """
-    started = _started(words)
-    found = _arrived(folder)
+    started = _script_and_arguments(words)
+    found = _recorded_calls(folder)
     sizes = Counter(tuple(mesh.items()) for one in found for _, _, mesh in one["leaves"])
     if started is None or not sizes:
         return None
@@ -31,10 +31,10 @@ def program_of(folder: Path, words: Sequence[str], root: Path, taken: set[str]) 
     gone: dict[str, dict[str, int]] = {}
     out: dict[str, P] = {}
     for one in found:
-        leaves = {path: _spec(parts) for path, parts, of in one["leaves"] if of == mesh}
+        leaves = {path: _make_spec(parts) for path, parts, of in one["leaves"] if of == mesh}
         if not leaves:
             continue
-        name = _name(one, functions)
+        name = _unique_name(one, functions)
         file = Path(one["file"])
         functions[name] = f"{file.relative_to(root) if file.is_relative_to(root) else file.name}:{one['name']}"
         out |= {f"{name}/{path}": spec for path, spec in leaves.items()}
@@ -61,7 +61,7 @@ def program_of(folder: Path, words: Sequence[str], root: Path, taken: set[str]) 
     )
 
 
-def _started(words: Sequence[str]) -> tuple[str, list[str]] | None:
+def _script_and_arguments(words: Sequence[str]) -> tuple[str, list[str]] | None:
     """The script, or `-m module`, and its arguments."""
     rest = list(words)
     if os.path.basename(rest[0]).startswith(("python", "pypy")):  # noqa: PTH119
@@ -75,7 +75,7 @@ def _started(words: Sequence[str]) -> tuple[str, list[str]] | None:
     return (rest[0], rest[1:]) if rest and rest[0].endswith(".py") else None
 
 
-def _arrived(folder: Path) -> list[dict[str, Any]]:
+def _recorded_calls(folder: Path) -> list[dict[str, Any]]:
     """Return the recorded calls, of each function the first, in their order."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for path in sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
@@ -88,12 +88,12 @@ def _arrived(folder: Path) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _name(one: Mapping[str, Any], taken: Mapping[str, str]) -> str:
+def _unique_name(one: Mapping[str, Any], taken: Mapping[str, str]) -> str:
     plain = str(one["name"]).rpartition(".")[2]
     if not plain.isidentifier() or keyword.iskeyword(plain):
         plain = f"line_{one['line']}"
     return next(name for name in (plain, *(f"{plain}_{at}" for at in range(2, 10_000))) if name not in taken)
 
 
-def _spec(parts: Sequence[Any]) -> P:
+def _make_spec(parts: Sequence[Any]) -> P:
     return P(*(tuple(part) if isinstance(part, list) else part for part in parts))

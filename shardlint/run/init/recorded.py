@@ -79,7 +79,7 @@ class LeftOut:
     why: str
 
 
-def read(folder: Path) -> tuple[list[Function], list[LeftOut], list[str]]:
+def read_functions(folder: Path) -> tuple[list[Function], list[LeftOut], list[str]]:
     """The functions in the order they were called, those left out, and sentences for the reader."""
     found: dict[str, Function] = {}
     left: dict[tuple[str, str], LeftOut] = {}
@@ -88,12 +88,12 @@ def read(folder: Path) -> tuple[list[Function], list[LeftOut], list[str]]:
     for path in paths:
         try:
             data = json.loads(path.read_text("utf-8"))
-            why = data.get("skip") or _why_not(data)
+            why = data.get("skip") or _reason_not_recorded(data)
             if why:
                 one = LeftOut(str(data["name"]), str(data.get("file", "")), int(data.get("line", 0)), why)
                 left.setdefault((one.file, one.name), one)
                 continue
-            function = _function(data, set(found))
+            function = _decode_function(data, set(found))
         except (OSError, ValueError, TypeError, KeyError):
             continue
         if not data["guarded"]:
@@ -105,7 +105,7 @@ def read(folder: Path) -> tuple[list[Function], list[LeftOut], list[str]]:
     return list(found.values()), list(left.values()), list(notes)
 
 
-def _why_not(data: Mapping[str, Any]) -> str:
+def _reason_not_recorded(data: Mapping[str, Any]) -> str:
     if not data["mesh"]:
         return "its arguments are on no mesh, and no mesh is in context"
     if not data["out"] or not any(spec is not None for _, _, spec in data["out"]):
@@ -113,7 +113,7 @@ def _why_not(data: Mapping[str, Any]) -> str:
     return ""
 
 
-def _function(data: Mapping[str, Any], taken: set[str]) -> Function:
+def _decode_function(data: Mapping[str, Any], taken: set[str]) -> Function:
     file = Path(data["file"])
     module = str(data["module"])
     name = str(data["attribute"])
@@ -130,10 +130,10 @@ def _function(data: Mapping[str, Any], taken: set[str]) -> Function:
         bool(data["explicit"]),
         str(data["context"]),
         [
-            Argument(str(one["code"]), tuple(one["imports"]), int(one["below"]), _specs(one["specs"]))
+            Argument(str(one["code"]), tuple(one["imports"]), int(one["below"]), _decode_specs(one["specs"]))
             for one in data["args"]
         ],
-        _specs(data["out"]),
+        _decode_specs(data["out"]),
         [int(at) for at in data["donate"]],
         None if data["jit"] is None else str(data["jit"]),
         tuple(data["imports"]),
@@ -144,7 +144,7 @@ def _function(data: Mapping[str, Any], taken: set[str]) -> Function:
     )
 
 
-def _specs(leaves: list[Any]) -> dict[str, P]:
+def _decode_specs(leaves: list[Any]) -> dict[str, P]:
     return {
         str(path): P(*(tuple(part) if isinstance(part, list) else part for part in spec))
         for path, _, spec in leaves

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.verify.cannot_run import CannotRun
 
-REFERENCE = regex(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+REFERENCE = compile_lazily(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 FILL = "FILL_IN"
 _DEVICES = 8
 _ARRAYS = frozenset(("Array", "ndarray", "ArrayLike", "ArrayImpl"))
@@ -49,7 +49,7 @@ class _Text:
     makers: list[str] = field(default_factory=list)
 
 
-def skeleton(reference: str, root: Path) -> str:
+def write_skeleton(reference: str, root: Path) -> str:
     """The file. Raises `CannotRun` for a module or function that is not there."""
     module, _, attribute = reference.partition(":")
     path = _file_of(module, root)
@@ -57,10 +57,10 @@ def skeleton(reference: str, root: Path) -> str:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError) as error:
         raise CannotRun(f"{path}: cannot be read: {error}") from None
-    found = _find(tree, attribute.split("."))
+    found = _find_function(tree, attribute.split("."))
     if found is None:
         raise CannotRun(f"{os.path.relpath(path, root)} defines no {attribute}")
-    return _written(reference, found)
+    return _write_fixture(reference, found)
 
 
 def _file_of(module: str, root: Path) -> Path:
@@ -72,7 +72,7 @@ def _file_of(module: str, root: Path) -> Path:
     raise CannotRun(f"--init {module}: {relative}.py does not exist here; run it from the project's root")
 
 
-def _find(tree: ast.Module, names: Sequence[str]) -> _Found | None:
+def _find_function(tree: ast.Module, names: Sequence[str]) -> _Found | None:
     """The function of a name: defined so, decorated, or assigned what a jit makes of another."""
     body: Sequence[ast.stmt] = tree.body
     for name in names[:-1]:
@@ -82,56 +82,56 @@ def _find(tree: ast.Module, names: Sequence[str]) -> _Found | None:
         body = inside.body
     for one in body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == names[-1]:
-            jit = next((jit for each in one.decorator_list if (jit := _jit(each)) is not None), None)
-            static = any(_last(each) == "staticmethod" for each in one.decorator_list)
+            jit = next((jit for each in one.decorator_list if (jit := _find_jit_call(each)) is not None), None)
+            static = any(_last_name(each) == "staticmethod" for each in one.decorator_list)
             return _Found(one, jit, tree, len(names) > 1 and not static)
-        if isinstance(one, ast.Assign) and [_last(target) for target in one.targets] == [names[-1]]:
-            jit = _jit(one.value)
+        if isinstance(one, ast.Assign) and [_last_name(target) for target in one.targets] == [names[-1]]:
+            jit = _find_jit_call(one.value)
             inner = jit.args[0] if jit is not None and jit.args else one.value
-            named = _find(tree, [inner.id]) if isinstance(inner, ast.Name) and inner.id != names[-1] else None
+            named = _find_function(tree, [inner.id]) if isinstance(inner, ast.Name) and inner.id != names[-1] else None
             return _Found(named.function if named else None, jit, tree)
     return None
 
 
-def _jit(node: ast.expr) -> ast.Call | None:
+def _find_jit_call(node: ast.expr) -> ast.Call | None:
     """The call that has a jit's options, of `jax.jit(...)` or `partial(jax.jit, ...)`."""
     if not isinstance(node, ast.Call):
         return None
-    if _last(node.func) in _JITS:
+    if _last_name(node.func) in _JITS:
         return node
-    if _last(node.func) == "partial" and node.args and _last(node.args[0]) in _JITS:
+    if _last_name(node.func) == "partial" and node.args and _last_name(node.args[0]) in _JITS:
         return ast.Call(node.args[0], node.args[1:], node.keywords)
     return None
 
 
-def _last(node: ast.AST | None) -> str:
+def _last_name(node: ast.AST | None) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _written(reference: str, found: _Found) -> str:
+def _write_fixture(reference: str, found: _Found) -> str:
     text = _Text()
     name = reference.rpartition(":")[2].replace(".", "_")
-    static = _numbers(found.jit, "static_argnums")
-    names = set(_strings(found.jit, "static_argnames"))
-    specs = _specs(found.jit, "in_shardings")
+    static = _option_numbers(found.jit, "static_argnums")
+    names = set(_option_strings(found.jit, "static_argnames"))
+    specs = _option_specs(found.jit, "in_shardings")
     args: list[str] = []
-    for at, (parameter, default) in enumerate(_parameters(found)):
+    for at, (parameter, default) in enumerate(_parameters_with_defaults(found)):
         is_static = at in static or parameter.arg in names
         spec = specs[at] if at < len(specs) else specs[0] if len(specs) == 1 else ""
-        args += _argument(parameter, default, spec, is_static, reference, text)
-    mesh, why = _mesh(found.module)
-    out = _specs(found.jit, "out_shardings")
+        args += _argument_lines(parameter, default, spec, is_static, reference, text)
+    mesh, why = _find_mesh(found.module)
+    out = _option_specs(found.jit, "out_shardings")
     outs = {"**": out[0]} if len(out) == 1 else {f"{at}/**": spec for at, spec in enumerate(out)}
-    donate = _numbers(found.jit, "donate_argnums")
+    donate = _option_numbers(found.jit, "donate_argnums")
     lines = [f'fn="{reference}",', f"meshes=[{mesh}],{why}", "args=[", *(f"    {line}" for line in args), "],"]
     lines += [
         "# The path of each array of the result (its keys joined by /, globs allowed; '' if the result is one "
         "array) and",
         "# its spec. If a path matches nothing, `shardlint verify` lists the paths that exist.",
         "out={",
-        *(f'    "{path}": {spec or _placeholder()},' for path, spec in (outs or {"**": ""}).items()),
+        *(f'    "{path}": {spec or _placeholder_argument()},' for path, spec in (outs or {"**": ""}).items()),
         "},",
     ]
     if donate:
@@ -147,11 +147,11 @@ def _written(reference: str, found: _Found) -> str:
     return "\n\n".join([head + (f"\n{sizes}" if sizes else ""), *text.makers, fixture])
 
 
-def _placeholder() -> str:
+def _placeholder_argument() -> str:
     return f'P("{FILL}")'
 
 
-def _parameters(found: _Found) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+def _parameters_with_defaults(found: _Found) -> Iterator[tuple[ast.arg, ast.expr | None]]:
     if found.function is None:
         return
     given = found.function.args
@@ -160,26 +160,26 @@ def _parameters(found: _Found) -> Iterator[tuple[ast.arg, ast.expr | None]]:
     yield from zip(positional, defaults, strict=True)
 
 
-def _argument(
+def _argument_lines(
     parameter: ast.arg, default: ast.expr | None, spec: str, static: bool, reference: str, text: _Text
 ) -> Iterator[str]:
     """The lines of one argument."""
     annotation = parameter.annotation
     said = ast.unparse(annotation) if annotation is not None else ""
-    shaped = _shaped(annotation, text)
+    shaped = _shape_and_dtype(annotation, text)
     if parameter.arg == "mesh":
         return  # a fixture fills it by itself
     if default is not None and (static or isinstance(default, ast.Constant)):
         yield f"arg(lambda: {ast.unparse(default)}),  # {parameter.arg}"
     elif shaped is not None and not static:
         shape, dtype = shaped
-        yield f'arg(shape={shape}, dtype="{dtype}", spec={spec or _placeholder()}),  # {parameter.arg}: {said}'
+        yield f'arg(shape={shape}, dtype="{dtype}", spec={spec or _placeholder_argument()}),  # {parameter.arg}: {said}'
     elif said in _PLAIN:
         yield f"arg(lambda: {_PLAIN[said]}),  # {FILL}: {parameter.arg}: {said}"
     elif not static and said.rpartition(".")[2] in _ARRAYS:
         size = f"{parameter.arg.upper()}_SIZE"
         text.sizes[size] = None
-        shown = f'shape=({size},), dtype="float32", spec={spec or _placeholder()}'
+        shown = f'shape=({size},), dtype="float32", spec={spec or _placeholder_argument()}'
         yield f"arg({shown}),  # {FILL}: {parameter.arg}: {said}"
     else:
         about = f": {said}" if said else ""
@@ -189,15 +189,15 @@ def _argument(
             'jax.ShapeDtypeStruct(shape, dtype) is enough."""\n'
             f'    raise NotImplementedError("{FILL}: return {parameter.arg}{about.replace(chr(34), chr(39))}")\n'
         )
-        where = f'specs={{"**": {spec or _placeholder()}}}'
+        where = f'specs={{"**": {spec or _placeholder_argument()}}}'
         yield f"arg({parameter.arg.strip('_') or 'first'}, {where}),  # path -> spec of each array of {parameter.arg}"
 
 
-def _shaped(node: ast.expr | None, text: _Text) -> tuple[str, str] | None:
+def _shape_and_dtype(node: ast.expr | None, text: _Text) -> tuple[str, str] | None:
     """The shape and type that a jaxtyping annotation gives, `Float[Array, "batch 128"]`."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
         return None
-    dtype = _DTYPES.get(_last(node.value))
+    dtype = _DTYPES.get(_last_name(node.value))
     last = node.slice.elts[-1]
     if dtype is None or not isinstance(last, ast.Constant) or not isinstance(last.value, str):
         return None
@@ -215,37 +215,37 @@ def _shaped(node: ast.expr | None, text: _Text) -> tuple[str, str] | None:
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})", dtype
 
 
-def _numbers(jit: ast.Call | None, key: str) -> list[int]:
-    return [one for one in _constants(jit, key) if isinstance(one, int)]
+def _option_numbers(jit: ast.Call | None, key: str) -> list[int]:
+    return [one for one in _option_constants(jit, key) if isinstance(one, int)]
 
 
-def _strings(jit: ast.Call | None, key: str) -> list[str]:
-    return [one for one in _constants(jit, key) if isinstance(one, str)]
+def _option_strings(jit: ast.Call | None, key: str) -> list[str]:
+    return [one for one in _option_constants(jit, key) if isinstance(one, str)]
 
 
-def _constants(jit: ast.Call | None, key: str) -> list[object]:
-    value = _option(jit, key)
+def _option_constants(jit: ast.Call | None, key: str) -> list[object]:
+    value = _find_option(jit, key)
     nodes = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
     return [node.value for node in nodes if isinstance(node, ast.Constant)]
 
 
-def _option(jit: ast.Call | None, key: str) -> ast.expr | None:
+def _find_option(jit: ast.Call | None, key: str) -> ast.expr | None:
     return next((one.value for one in jit.keywords if one.arg == key), None) if jit is not None else None
 
 
-def _specs(jit: ast.Call | None, key: str) -> list[str]:
+def _option_specs(jit: ast.Call | None, key: str) -> list[str]:
     """The specs that an option states, one for each argument or result; empty text where one is not stated."""
-    value = _option(jit, key)
+    value = _find_option(jit, key)
     if value is None:
         return []
     nodes = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
-    return [_spec(node) for node in nodes]
+    return [_spec_text(node) for node in nodes]
 
 
-def _spec(node: ast.expr) -> str:
+def _spec_text(node: ast.expr) -> str:
     calls = [
         one for one in ast.walk(node)
-        if isinstance(one, ast.Call) and _last(one.func) in ("P", "PartitionSpec", "PS")
+        if isinstance(one, ast.Call) and _last_name(one.func) in ("P", "PartitionSpec", "PS")
     ]  # fmt: skip
     if len(calls) != 1 or isinstance(node, ast.Dict):
         return ""
@@ -253,32 +253,32 @@ def _spec(node: ast.expr) -> str:
         parts = [ast.literal_eval(part) for part in calls[0].args]
     except (ValueError, TypeError, SyntaxError):
         return ""
-    return f"P({', '.join(map(_quoted, parts))})"
+    return f"P({', '.join(map(_quote_part, parts))})"
 
 
-def _quoted(part: object) -> str:
+def _quote_part(part: object) -> str:
     if isinstance(part, tuple | list):
-        return f"({', '.join(map(_quoted, part))}{',' if len(part) == 1 else ''})"
+        return f"({', '.join(map(_quote_part, part))}{',' if len(part) == 1 else ''})"
     return f'"{part}"' if isinstance(part, str) else repr(part)
 
 
-def _mesh(tree: ast.Module) -> tuple[str, str]:
+def _find_mesh(tree: ast.Module) -> tuple[str, str]:
     """The mesh that a module builds, or one of the axes its specs name; and what is to be said of it."""
     axes: dict[str, None] = {}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        if _last(node.func) in ("Mesh", "make_mesh") and len(node.args) > 1:
-            names = _literal(node.args[1])
-            sizes = _literal(node.args[0])
+        if _last_name(node.func) in ("Mesh", "make_mesh") and len(node.args) > 1:
+            names = _literal_value(node.args[1])
+            sizes = _literal_value(node.args[0])
             if isinstance(names, tuple) and all(isinstance(name, str) for name in names):
                 if isinstance(sizes, tuple) and len(sizes) == len(names) and all(type(one) is int for one in sizes):
-                    return _shown(dict(zip(names, sizes, strict=True))), ""
+                    return _format_mesh(dict(zip(names, sizes, strict=True))), ""
                 axes = dict.fromkeys(names)
                 break
-        if _last(node.func) in ("P", "PartitionSpec"):
+        if _last_name(node.func) in ("P", "PartitionSpec"):
             for part in node.args:
-                value = _literal(part)
+                value = _literal_value(part)
                 found = value if isinstance(value, tuple) else (value,)
                 axes.update(dict.fromkeys(name for name in found if isinstance(name, str)))
     if not axes:
@@ -289,10 +289,10 @@ def _mesh(tree: ast.Module) -> tuple[str, str]:
         shared[name] = left if last else 2 if left > 1 else 1
         left = max(1, left // shared[name])
     assert math.prod(shared.values()) <= _DEVICES
-    return _shown(shared), "  # choose the sizes"
+    return _format_mesh(shared), "  # choose the sizes"
 
 
-def _literal(node: ast.expr) -> object:
+def _literal_value(node: ast.expr) -> object:
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError):
@@ -300,5 +300,5 @@ def _literal(node: ast.expr) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _shown(mesh: dict[str, int]) -> str:
+def _format_mesh(mesh: dict[str, int]) -> str:
     return "{" + ", ".join(f'"{name}": {size}' for name, size in mesh.items()) + "}"

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from shardlint.run import launch
-from shardlint.run.init.program import program_of
-from shardlint.run.init.recorded import Function, LeftOut, read
-from shardlint.run.init.skeleton import FILL, REFERENCE, skeleton
-from shardlint.run.init.trial import settle
-from shardlint.run.pythons import without_jax
+from shardlint.run.init.program import make_program_fixture
+from shardlint.run.init.recorded import Function, LeftOut, read_functions
+from shardlint.run.init.skeleton import FILL, REFERENCE, write_skeleton
+from shardlint.run.init.trial import keep_passing_fixtures
+from shardlint.run.pythons import explain_missing_jax
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.golden import golden_path
 from shardlint.verify.here import working_directory
@@ -23,7 +23,7 @@ NAME = "sharding_fixtures.py"
 _DEVICES = 8
 
 
-def init(command: Sequence[str], into: Path | None, timeout: float, python: str) -> tuple[list[str], bool]:
+def write_fixtures(command: Sequence[str], into: Path | None, timeout: float, python: str) -> tuple[list[str], bool]:
     """Run the program and write its fixtures; lines for the reader, and whether every function got its fixture.
 
     Raises `CannotRun` where there is nothing to write, or where a file would be written over.
@@ -36,33 +36,33 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
     if into is not None and into.exists():
         raise CannotRun(f"{into} exists; name another file, or remove it")
     if all(REFERENCE.fullmatch(word) for word in command):
-        return [line for word in command for line in _to_fill_in(word, into, root)], True
+        return [line for word in command for line in _write_unfinished_fixture(word, into, root)], True
     words = launch.command_line(command)
     if into is None and any((root / word).parent == root for word in words if word.endswith(".py")):
         _refuse_to_overwrite(Path(NAME))  # before anything runs
-    with launch.scratch() as dumps, launch.scratch() as folder:
-        env = launch.environment(dumps, _DEVICES, False, dict(os.environ))
+    with launch.scratch_folder() as dumps, launch.scratch_folder() as folder:
+        env = launch.run_environment(dumps, _DEVICES, False, dict(os.environ))
         env["SHARDLINT_RUN_RECORD"] = str(folder)
-        ended = launch.run(words, env, dumps, None, None, _DEVICES)
-        functions, left, notes = read(folder)
-        whole = program_of(folder, words, root, {one.name for one in functions})
+        ended = launch.run_program(words, env, dumps, None, None, _DEVICES)
+        functions, left, notes = read_functions(folder)
+        whole = make_program_fixture(folder, words, root, {one.name for one in functions})
     functions += [whole] if whole else []
     if ended.code:
         notes.append(f"the program exited with {ended.code}: later calls are missing here")
     if not functions:
-        reasons = "".join(f"\n  {line}" for line in _left_out(left, root))
+        reasons = "".join(f"\n  {line}" for line in _left_out_lines(left, root))
         if ended.code and not left:
             reasons = f"\n  the program exited with {ended.code}"
-            reasons += f"; {why}" if (why := without_jax(words, root)) else ""
+            reasons += f"; {why}" if (why := explain_missing_jax(words, root)) else ""
         raise CannotRun(f"no fixture was written: no jitted function of the program can be declared{reasons}")
-    file = into or _place(functions, root)
+    file = into or _import_folder(functions, root)
     _refuse_to_overwrite(file)
-    other = python if python != sys.executable else _python_of(words)
+    other = python if python != sys.executable else _python_of_program(words)
     options = ["--timeout", f"{timeout:g}", *(["--python", other] if other != sys.executable else [])]
-    settle(functions, file, shlex.join(command), options)
+    keep_passing_fixtures(functions, file, shlex.join(command), options)
     lines = [
-        *_told(functions, file, options[2:]),
-        *_left_out(left, root),
+        *_report_lines(functions, file, options[2:]),
+        *_left_out_lines(left, root),
         *(f"note: {note}" for note in notes),
     ]
     return lines, not any(one.broken and not one.runs for one in functions)
@@ -73,17 +73,17 @@ def _refuse_to_overwrite(file: Path) -> None:
         raise CannotRun(f"{file} exists; name another with --init-file, or remove it")
 
 
-def _to_fill_in(reference: str, into: Path | None, root: Path) -> Iterator[str]:
+def _write_unfinished_fixture(reference: str, into: Path | None, root: Path) -> Iterator[str]:
     """Write a fixture of a function from its text."""
     file = into or Path(f"{reference.rpartition(':')[2].replace('.', '_')}_fixture.py")
     _refuse_to_overwrite(file)
-    text = skeleton(reference, root)
+    text = write_skeleton(reference, root)
     file.write_text(text, "utf-8")
     yield f"wrote {file}, an unfinished fixture of {reference}: fill in {text.count(FILL)} places marked {FILL}"
     yield f"then: shardlint verify {shlex.quote(str(file))}"
 
 
-def _place(functions: Sequence[Function], root: Path) -> Path:
+def _import_folder(functions: Sequence[Function], root: Path) -> Path:
     """The folder its modules are imported from, the script's or that of the outermost package; or the working
     directory, for a package in its `src`, or on another path.
     """
@@ -96,7 +96,7 @@ def _place(functions: Sequence[Function], root: Path) -> Path:
     return Path(os.path.relpath(folder / NAME, root)) if folder.is_relative_to(root) else folder / NAME
 
 
-def _python_of(words: Sequence[str]) -> str:
+def _python_of_program(words: Sequence[str]) -> str:
     """The interpreter that ran the program, where it is another than this one."""
     found = shutil.which(words[0])
     if found is None:
@@ -108,7 +108,7 @@ def _python_of(words: Sequence[str]) -> str:
     return sys.executable if same else str(path)
 
 
-def _told(functions: Sequence[Function], file: Path, options: Sequence[str]) -> Iterator[str]:
+def _report_lines(functions: Sequence[Function], file: Path, options: Sequence[str]) -> Iterator[str]:
     good = [one for one in functions if not one.broken]
     names = ", ".join(one.name for one in good)
     several = "" if len(good) == 1 else "s"
@@ -125,7 +125,7 @@ def _told(functions: Sequence[Function], file: Path, options: Sequence[str]) -> 
             yield f"{one.name}: {len(one.dropped)} properties are not declared, with the reason in the file"
 
 
-def _left_out(left: Sequence[LeftOut], root: Path) -> Iterator[str]:
+def _left_out_lines(left: Sequence[LeftOut], root: Path) -> Iterator[str]:
     for one in left:
         path = Path(one.file)
         shown = path.relative_to(root) if one.file and path.is_relative_to(root) else path

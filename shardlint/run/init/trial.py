@@ -21,21 +21,21 @@ from shardlint.verify.cannot_run import CannotRun
 _ROUNDS = 6
 
 
-def settle(functions: Sequence[Function], file: Path, command: str, options: Sequence[str]) -> None:
+def keep_passing_fixtures(functions: Sequence[Function], file: Path, command: str, options: Sequence[str]) -> None:
     """Write the file, and leave in it what passes. Raises `CannotRun` where nothing could be verified."""
     for _ in range(_ROUNDS):
         file.write_text(fixture_file(functions, command), "utf-8")
         if all(one.broken for one in functions):
             return
-        report = _verified(file, [*options, "--update"])
-        if not _changed(functions, report["results"]):
+        report = _verify_file(file, [*options, "--update"])
+        if not _remove_failed(functions, report["results"]):
             return
     for one in functions:  # still not settled: the next to fail is not to be a surprise
         one.broken = one.broken or "its properties differ from run to run"
     file.write_text(fixture_file(functions, command), "utf-8")
 
 
-def _verified(file: Path, options: Sequence[str]) -> dict[str, Any]:
+def _verify_file(file: Path, options: Sequence[str]) -> dict[str, Any]:
     words = [sys.executable, "-m", "shardlint", "verify", str(file), "--output-format", "json", *options]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     if ended.returncode not in (0, 1):
@@ -49,7 +49,7 @@ def _verified(file: Path, options: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _changed(functions: Sequence[Function], results: Sequence[Mapping[str, Any]]) -> bool:
+def _remove_failed(functions: Sequence[Function], results: Sequence[Mapping[str, Any]]) -> bool:
     """Take out what failed; whether anything did."""
     changed = False
     for one in functions:
@@ -86,14 +86,14 @@ def _take_out(one: Function, failures: Sequence[Mapping[str, Any]]) -> None:
             index = re.match(r"args\[(\d+)\]", failure["where"])
             if index is not None and int(index[1]) in one.donate:
                 one.donate.remove(int(index[1]))
-                one.dropped.append(f"donate {index[1]}: {_first(failure)}")
+                one.dropped.append(f"donate {index[1]}: {_first_line(failure)}")
         elif kind in ("numbers", "raised", "stopped", "replicas", "distrust") and one.reference:
             one.reference = False
-            one.dropped.append(f"reference: {_first(failure)}")
+            one.dropped.append(f"reference: {_first_line(failure)}")
     if before == (len(one.out), len(one.donate), one.reference):
-        one.broken = _first(failures[0])
+        one.broken = _first_line(failures[0])
 
 
-def _first(failure: Mapping[str, Any]) -> str:
+def _first_line(failure: Mapping[str, Any]) -> str:
     text = " ".join(part for part in (failure["where"], failure["message"]) if part)
     return text.splitlines()[0][:200] if text else str(failure["kind"])

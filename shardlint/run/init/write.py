@@ -141,7 +141,7 @@ def keys(shape):
 
 def fixture_file(functions: Sequence[Function], command: str) -> str:
     """The whole file. Functions of which no fixture passes are left out but for a comment that says why."""
-    bodies = [part for one in functions for part in _function(one)]
+    bodies = [part for one in functions for part in _function_lines(one)]
     used = [
         maker for name, maker in _MAKERS.items() if any(re.search(rf"\b{name}\(\(?", body) for body in bodies)
     ]
@@ -154,33 +154,33 @@ def fixture_file(functions: Sequence[Function], command: str) -> str:
     return "\n\n".join([head, *used, *bodies])
 
 
-def _function(one: Function) -> Iterator[str]:
+def _function_lines(one: Function) -> Iterator[str]:
     if one.broken:
         yield f"# {one.reference_to} has no fixture: {one.broken}\n"
         return
     given = []
     for at, argument in enumerate(one.arguments):
         maker = f"{one.name}_{at}"
-        given.append(_argument(argument, maker))
+        given.append(_argument_code(argument, maker))
         if maker in given[-1]:
             imports = "".join(f"    import {name}\n" for name in argument.imports)
             mesh = "mesh" if _takes_mesh(argument.code) else ""
-            body = _laid_out(argument.code, 4)
+            body = _wrap_expression(argument.code, 4)
             yield f"def {maker}({mesh}):\n{imports}{chr(10) if imports else ''}    return {body}\n"
     if one.runs:
-        yield _calling(one, one.runs)
+        yield _program_caller_code(one, one.runs)
     elif one.jit is not None or (one.made and not one.after):
-        yield _jitted(one)
+        yield _jit_maker_code(one)
     elif one.after:
-        yield _changing(one)
+        yield _nnx_caller_code(one)
     called = one.jit is not None or one.after or one.made or one.runs
     fields = [
         f"fn=call_{one.name}," if called else f'fn="{one.reference_to}",',
-        f"meshes=[{_plain(one.mesh)}],",
+        f"meshes=[{_plain_mesh(one.mesh)}],",
         "args=[",
         *(f"    {line}" for text in given for line in text.splitlines()),
         "],",
-        *(_specs("out=", one.out).splitlines()),
+        *(_specs_code("out=", one.out).splitlines()),
     ]
     if one.donate:
         fields.append(f"donate=({', '.join(map(str, one.donate))}{',' if len(one.donate) == 1 else ''}),")
@@ -194,7 +194,7 @@ def _function(one: Function) -> Iterator[str]:
     yield f"{one.name} = Fixture(\n" + "".join(f"    {line}\n" for line in fields) + ")\n"
 
 
-def _jitted(one: Function) -> str:
+def _jit_maker_code(one: Function) -> str:
     """A function that makes the jit as the program does, and calls it."""
     module, _, name = one.reference_to.partition(":")
     taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
@@ -210,12 +210,12 @@ def _jitted(one: Function) -> str:
         *(f"    import {each}" for each in one.imports),
         *([] if one.made else [f"    from {module} import {name}"]),
         "",
-        f"    return {_laid_out(called, 4)}({taken})",
+        f"    return {_wrap_expression(called, 4)}({taken})",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _changing(one: Function) -> str:
+def _nnx_caller_code(one: Function) -> str:
     """A function that calls one of flax.nnx, and gives what its arguments hold afterwards too."""
     module, _, name = one.reference_to.partition(":")
     taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
@@ -234,14 +234,14 @@ def _changing(one: Function) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _calling(one: Function, program: Program) -> str:
+def _program_caller_code(one: Function, program: Program) -> str:
     """A function that runs the program."""
     given = [repr(program.script), repr(program.arguments), repr(program.functions)]
     code = f"first_calls({', '.join([*given, *([f'gone={program.gone!r}'] if program.gone else [])])})"
     lines = [
         f"def call_{one.name}():",
         '    """The program up to the first calls of these: what they were given, and what they gave."""',
-        f"    return {_laid_out(code, 4)}",
+        f"    return {_wrap_expression(code, 4)}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -251,90 +251,90 @@ def _takes_mesh(code: str) -> bool:
     return any(isinstance(node, ast.Name) and node.id == "mesh" for node in ast.walk(ast.parse(code, mode="eval")))
 
 
-def _plain(mesh: Mapping[str, int]) -> str:
+def _plain_mesh(mesh: Mapping[str, int]) -> str:
     return "{" + ", ".join(f'"{name}": {size}' for name, size in mesh.items()) + "}"
 
 
-def _argument(argument: Argument, maker: str) -> str:
+def _argument_code(argument: Argument, maker: str) -> str:
     """`arg(...)` and a comma."""
     below = f", below={argument.below}" if argument.below > 2 else ""
     single = re.fullmatch(r"array\((\(.*\)), '(\w+)'\)", argument.code)
     if single is not None:
         spec = argument.specs.get("")
-        said = f", spec={_text(spec)}" if spec is not None and spec.entries else ""
+        said = f", spec={_spec_code(spec)}" if spec is not None and spec.entries else ""
         return f'arg(shape={single[1]}, dtype="{single[2]}"{said}{below}),'
     if not argument.specs:
-        code = _quoted(argument.code)
+        code = _normalize_quotes(argument.code)
         simple = len(code) < 60 and not argument.imports and "(" not in argument.code and code != "mesh"
         return f"arg(lambda: {code}{below})," if simple else f"arg({maker}{below}),"
     placed = {path: spec for path, spec in argument.specs.items() if spec.entries}
     if not placed:
         return f"arg({maker}{below}),"
     if "" in placed:
-        return f"arg({maker}, spec={_text(placed[''])}{below}),"
+        return f"arg({maker}, spec={_spec_code(placed[''])}{below}),"
     return (
         f"arg(\n    {maker},\n"
-        + _indented(_specs("specs=", placed), 4)
+        + _indent_text(_specs_code("specs=", placed), 4)
         + f"\n{'    ' + below[2:] + ',' + chr(10) if below else ''}),"
     )
 
 
-def _specs(name: str, specs: Mapping[str, P]) -> str:
+def _specs_code(name: str, specs: Mapping[str, P]) -> str:
     """`out={...},`, an entry a line where it is long."""
-    entries = [f'"{_escaped(path)}": {_text(spec)}' for path, spec in specs.items()]
+    entries = [f'"{_escape_path(path)}": {_spec_code(spec)}' for path, spec in specs.items()]
     line = f"{name}{{{', '.join(entries)}}},"
     if len(line) < _WIDTH - 8:
         return line
     return f"{name}{{\n" + "".join(f"    {entry},\n" for entry in entries) + "},"
 
 
-def _escaped(path: str) -> str:
+def _escape_path(path: str) -> str:
     # What a glob would take for a pattern is itself in brackets.
     return re.sub(r"([*?\[])", r"[\1]", path).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _text(spec: P) -> str:
-    return "P(" + ", ".join(_entry(entry) for entry in spec.entries) + ")"
+def _spec_code(spec: P) -> str:
+    return "P(" + ", ".join(_entry_code(entry) for entry in spec.entries) + ")"
 
 
-def _entry(entry: str | tuple[str, ...] | None) -> str:
+def _entry_code(entry: str | tuple[str, ...] | None) -> str:
     if isinstance(entry, tuple):
         return "(" + ", ".join(f'"{name}"' for name in entry) + ("," if len(entry) == 1 else "") + ")"
     return "None" if entry is None else f'"{entry}"'
 
 
-def _indented(text: str, by: int) -> str:
+def _indent_text(text: str, by: int) -> str:
     return "\n".join(" " * by + line for line in text.splitlines())
 
 
-def _laid_out(code: str, indent: int) -> str:
+def _wrap_expression(code: str, indent: int) -> str:
     """An expression over as many lines as its length takes."""
-    return _node(ast.parse(code, mode="eval").body, indent)
+    return _format_node(ast.parse(code, mode="eval").body, indent)
 
 
-def _node(node: ast.expr, indent: int) -> str:
-    text = _quoted(ast.unparse(node))
+def _format_node(node: ast.expr, indent: int) -> str:
+    text = _normalize_quotes(ast.unparse(node))
     if len(text) + indent < _WIDTH:
         return text
     inside = indent + 4
     pad, close = " " * inside, " " * indent
     if isinstance(node, ast.Dict):
         pairs = [
-            (_quoted(ast.unparse(key)) if key else "**", value)
+            (_normalize_quotes(ast.unparse(key)) if key else "**", value)
             for key, value in zip(node.keys, node.values, strict=True)
         ]
-        parts = [f"{pad}{key}: {_node(value, inside)},\n" for key, value in pairs]
+        parts = [f"{pad}{key}: {_format_node(value, inside)},\n" for key, value in pairs]
         return "{\n" + "".join(parts) + close + "}"
     if isinstance(node, ast.List | ast.Tuple):
         first, last = "[]" if isinstance(node, ast.List) else "()"
-        return f"{first}\n" + "".join(f"{pad}{_node(one, inside)},\n" for one in node.elts) + close + last
+        return f"{first}\n" + "".join(f"{pad}{_format_node(one, inside)},\n" for one in node.elts) + close + last
     if isinstance(node, ast.Call) and (node.args or node.keywords):
-        parts = [f"{pad}{_node(one, inside)},\n" for one in node.args]
-        parts += [f"{pad}{one.arg}={_node(one.value, inside)},\n" for one in node.keywords]
+        parts = [f"{pad}{_format_node(one, inside)},\n" for one in node.args]
+        parts += [f"{pad}{one.arg}={_format_node(one.value, inside)},\n" for one in node.keywords]
         return f"{ast.unparse(node.func)}(\n" + "".join(parts) + close + ")"
     return text
 
 
-def _quoted(code: str) -> str:
+def _normalize_quotes(code: str) -> str:
     """Code with the quotes most people use."""
     return code if '"' in code else code.replace("'", '"')

@@ -28,7 +28,7 @@ from . import (
     rows,
     warned,
 )
-from .sink import quiet
+from .sink import silence_errors
 
 
 def begin() -> None:
@@ -37,21 +37,21 @@ def begin() -> None:
     if "SHARDLINT_RUN_PROCESS" in os.environ:
         processes.begin()
     imports.when("jax._src.named_sharding", decided.install_checks)
-    imports.when("jax", _with_jax)
+    imports.when("jax", _install_with_jax)
     for name, install in (*libraries.INSTALLERS.items(), *restored.INSTALLERS.items()):
         imports.when(name, install)
     imports.when("jax.experimental.shard_map", mapped.install_old)
 
 
-def _with_jax(jax: Any) -> None:
+def _install_with_jax(jax: Any) -> None:
     _keep_out_of_sight()
     for part in (boundaries, warned, meshes, placed, mapped, lowered, ran, rows, environ, eager, decided, host):
-        quiet(part.install)(jax)
+        silence_errors(part.install)(jax)
     if "SHARDLINT_RUN_PROCESS" in os.environ:
-        quiet(processes.install)(jax)
+        silence_errors(processes.install)(jax)
 
 
-@quiet
+@silence_errors
 def _keep_out_of_sight() -> None:
     """Exclude the frames of this package from jax's tracebacks and from the source lines of operations."""
     from jax._src import source_info_util, traceback_util

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import program, region, replicas
-from .sink import quiet, write
-from .values import RANDOM, inner, is_key
+from .sink import silence_errors, write_event
+from .values import RANDOM, inner_jaxpr, is_key
 
 _SOME = 16
 _same_keys: set[str] = set()
 
 
-def note(eqn: Any, lines: list[Any], half: str, counts: frozenset[int], jaxpr: Any) -> tuple[Any, ...] | None:
+def note_region(eqn: Any, lines: list[Any], half: str, counts: frozenset[int], jaxpr: Any) -> tuple[Any, ...] | None:
     """Return the facts kept of a region until it runs: the arguments of the program that it takes as sharded."""
-    taken = region.taken_by(eqn)
+    taken = region.axes_of_arguments(eqn)
     numbers = {variable: at for at, variable in enumerate(jaxpr.invars)}
     split = {
         at: numbers[atom]
@@ -28,8 +28,8 @@ def note(eqn: Any, lines: list[Any], half: str, counts: frozenset[int], jaxpr: A
     return (eqn, lines, half, counts, split) if split else None
 
 
-@quiet
-def look(
+@silence_errors
+def judge_regions(
     jax: Any, kept: Sequence[Any], args: Sequence[Any], seen: list[dict[str, Any]], drawn: Callable[[Any], list[Any]],
     made: Callable[[Any], list[Any]],
 ) -> None:  # fmt: skip
@@ -41,31 +41,39 @@ def look(
         if one is None:
             continue
         eqn, lines, half, counts, split = one
-        equal = frozenset(number for number, of in split.items() if of < len(args) and _equal(jax, args[of]))
+        equal = frozenset(
+            number for number, of in split.items() if of < len(args) and _is_equal_on_devices(jax, args[of])
+        )
         if not equal:
             continue
-        found = region.judge(eqn, lines, half, counts, equal)
+        found = region.judge_region(eqn, lines, half, counts, equal)
         # What is the same because its data are is told of where those come from.
         random = [one for one in found["seen"] if one["what"] == "same-random" or one.get("direct")]
         if random:
-            write("region", **{**found, "seen": random})
+            write_event("region", **{**found, "seen": random})
         # Copies of a batch may be a trial; parts that a region drew, and adds up, are not.
         lines = [drawn(args[split[number]]) for number in equal]
         sums = [each for each in found["seen"] if each["what"] == "sum-of-equal"]
         if sums and all(lines):
             told = [{**sums[0], "what": "same-start", "lines": each} for each in lines]
-            write("region", **{**found, "seen": told})
+            write_event("region", **{**found, "seen": told})
         seen[at]["idle"], seen[at]["varying"] = found["idle"], found["varying"]
         keys = [args[split[number]] for number in sorted(equal) if is_key(args[split[number]])]
-        if keys and not random and not found["varying"] and _draws(eqn) and any(map(_much, eqn.invars)):
+        if (
+            keys
+            and not random
+            and not found["varying"]
+            and _draws_numbers(eqn)
+            and any(map(_holds_more_than_key, eqn.invars))
+        ):
             same = {"what": "same-keys", "axes": sorted(found["axes"]), "lines": (made(keys[0]) or one[1])[:2]}
             seen[at]["seen"] = [*seen[at]["seen"], same]
             if (place := str(found["defined"] or one[1][:1])) not in _same_keys:
                 _same_keys.add(place)
-                write("region", **{**found, "seen": [same]})
+                write_event("region", **{**found, "seen": [same]})
 
 
-def _much(atom: Any) -> bool:
+def _holds_more_than_key(atom: Any) -> bool:
     """Return whether an argument is more than a key. Values made of keys alone may be intended to be equal on all
     devices.
     """
@@ -73,16 +81,16 @@ def _much(atom: Any) -> bool:
     return not is_key(aval) and int(getattr(aval, "size", 0)) >= _SOME
 
 
-def _draws(eqn: Any) -> bool:
+def _draws_numbers(eqn: Any) -> bool:
     """Return whether a region draws random numbers."""
-    body = inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))
-    return any(one.primitive.name in RANDOM for one, _, _ in program.operations(body))
+    body = inner_jaxpr(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))
+    return any(one.primitive.name in RANDOM for one, _, _ in program.iterate_operations(body))
 
 
-def _equal(jax: Any, one: Any) -> bool:
+def _is_equal_on_devices(jax: Any, one: Any) -> bool:
     """Return whether all devices hold equal values. A constant array proves nothing, except for a key."""
     key = is_key(one)
-    parts = replicas.parts(jax, getattr(one, "_base_array", one))
-    if len(parts) < 2 or not all(replicas.same(parts[0], part) for part in parts[1:]):
+    parts = replicas.sample_parts(jax, getattr(one, "_base_array", one))
+    if len(parts) < 2 or not all(replicas.is_same_sample(parts[0], part) for part in parts[1:]):
         return False
     return key or (parts[0].size > 1 and not bool((parts[0] == parts[0][:1]).all()))

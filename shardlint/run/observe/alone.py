@@ -25,11 +25,11 @@ from typing import Any
 
 from . import pmapped, program, sink
 from .beside import Region, shard_map, where_they_part
-from .frames import is_user, stack
-from .sink import quiet, write
+from .frames import is_user, user_stack
+from .sink import silence_errors, write_event
 from .stand_in import stand_in
-from .steps import literals, off, same
-from .unreached import shifts_in_a_loop, unreached
+from .steps import find_literals, is_same_array, relative_distance
+from .unreached import find_unreached_rows, shifts_in_a_loop
 from .values import RANDOM, is_key
 
 _MOST = 24
@@ -53,23 +53,25 @@ _noted: dict[Any, dict[str, Any]] = {}
 _begun: list[bool] = []
 
 
-def noting(mapped: Any, mapper: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], made: Any) -> Any:
+def wrap_mapped(mapped: Any, mapper: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], made: Any) -> Any:
     """`mapped`, which `mapper` gave, with a note of what it is called with first."""
     if not inspect.isfunction(mapped) or "SHARDLINT_RUN_PROCESS" in os.environ:
         return mapped
     calls = itertools.count()
 
     @functools.wraps(mapped)
-    def call(*given: Any, **more: Any) -> Any:
+    def call_and_note(*given: Any, **more: Any) -> Any:
         if next(calls) < _CALLS and not more:
-            _note(mapper, args, kwargs, made, given)
+            _note_first_call(mapper, args, kwargs, made, given)
         return mapped(*given, **more)
 
-    return call
+    return call_and_note
 
 
-@quiet
-def _note(mapper: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], made: Any, given: Any) -> None:
+@silence_errors
+def _note_first_call(
+    mapper: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], made: Any, given: Any
+) -> None:
     if sink.still or len(_noted) >= _MOST:
         return
     import jax
@@ -86,39 +88,39 @@ def _note(mapper: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
     if key in _noted or not all(hasattr(one, "dtype") for one in leaves):
         return
     if "fun" in options:
-        ways = list(pmapped.as_regions(jax, options, given))
+        ways = list(pmapped.convert_to_regions(jax, options, given))
     elif options.get("in_specs"):
         ways = [{
             "function": function, "inside": function, "tree": tree, "copies": False,
             "options": {name: value for name, value in options.items() if name not in _OURS},
-            "mesh": options.get("mesh") or _entered(),
-            "values": [_kept(jax, one) for one in leaves],
+            "mesh": options.get("mesh") or _entered_mesh(),
+            "values": [_keep_value(jax, one) for one in leaves],
         }]  # fmt: skip
     else:
         return
     if not _begun:
         _begun.append(True)
-        atexit.register(_at_end)
+        atexit.register(_compare_at_end)
     defined = [code.co_filename, code.co_firstlineno, code.co_name]
-    _noted[key] = {"ways": ways, "made": made, "called": stack()[:4], "defined": defined}
+    _noted[key] = {"ways": ways, "made": made, "called": user_stack()[:4], "defined": defined}
 
 
-def _kept(jax: Any, one: Any) -> Any:
+def _keep_value(jax: Any, one: Any) -> Any:
     """Whole numbers as they are, since what they count cannot be made up; the shape and type of all else."""
     if isinstance(one, jax.core.Tracer) or getattr(one.dtype, "kind", "") not in "iub" or one.size > _ELEMENTS:
         return jax.ShapeDtypeStruct(one.shape, one.dtype)
     return jax.device_get(one)
 
 
-def _entered() -> Any:
+def _entered_mesh() -> Any:
     from jax._src import mesh
 
     found = mesh.get_concrete_mesh()
     return found if getattr(found, "size", 0) else None
 
 
-@quiet
-def _at_end() -> None:
+@silence_errors
+def _compare_at_end() -> None:
     """Look at what was noted, as long as that comes to little: counted in operations, that the answer does not depend
     on the load of the machine.
     """
@@ -136,71 +138,71 @@ def _at_end() -> None:
                 try:
                     found = None
                     for way in one["ways"]:
-                        found = _look(jax, way, folder, left)
+                        found = _compare_with_one_device(jax, way, folder, left)
                         if not found:
                             break
                 finally:
                     sink.still.clear()
                 if found:
                     told = {key: one[key] for key in ("defined", "made", "called")}
-                    write("alone", **told, **found)
+                    write_event("alone", **told, **found)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict[str, Any] | None:
+def _compare_with_one_device(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict[str, Any] | None:
     """Return the difference of a run on one device; None if there is none, or if it cannot be determined."""
     try:
-        region = _region(jax, way, folder)
+        region = _make_region(jax, way, folder)
         if region is None:
             return None
         shifts, single = shifts_in_a_loop(region), any(dim == 1 for dim in region.split)
-        if (single and not shifts) or not _afforded(region, left):
+        if (single and not shifts) or not _is_affordable(region, left):
             return None
-        if shifts and _afforded(region, left):
-            other = _region(jax, way, folder, _SEED)
-            if other is not None and (rows := unreached(region, other)) is not None:
+        if shifts and _is_affordable(region, left):
+            other = _make_region(jax, way, folder, _SEED)
+            if other is not None and (rows := find_unreached_rows(region, other)) is not None:
                 return rows
         if single:
             return None
-        given = region.results()
-        judged = [at for at, one in enumerate(given) if not way["copies"] or _equal(one)]
+        given = region.run_region()
+        judged = [at for at, one in enumerate(given) if not way["copies"] or _is_equal_on_devices(one)]
         first = [one[:1] for one in given] if way["copies"] else given
         found, before = None, None
         # Their columns have whatever sign comes out.
-        factors = any(eqn.primitive.name in _FACTORS for eqn, _, _ in program.operations(region.body))
+        factors = any(eqn.primitive.name in _FACTORS for eqn, _, _ in program.iterate_operations(region.body))
         apart: dict[int, float] = {}
         met: set[str] = set()
         ways: list[tuple[bool | str, bool]] = [(False, False), (True, False)]
         for numbers, sizes in ways:
-            alone = _alone(jax, way, region, numbers, met, sizes)
+            alone = _region_for_one_device(jax, way, region, numbers, met, sizes)
             # Which of several numbers is that of the devices is not known where all of them together come to nothing.
             if alone is None and numbers is True and 1 < len(met) <= _NAMES:
                 ways += [(name, False) for name in sorted(met)]
-            if alone is None or alone.same(before):
+            if alone is None or alone.is_same_region(before):
                 continue
             before = alone
-            if not _afforded(region, left):
+            if not _is_affordable(region, left):
                 return None
-            if _written_sizes(region, alone):
+            if _sizes_written_in_code(region, alone):
                 ways += [(True, True)] if (True, True) not in ways else []
                 continue
-            atoms, readings = _readings(region, alone)
+            atoms, readings = _possible_readings(region, alone)
             run = alone.with_numbers(atoms)
             for instead in readings:
-                results = _ran(run, instead)
+                results = _run_on_one_device(run, instead)
                 if results is None:
                     break
-                wrong = [at for at in judged if not same(first[at], results[at])]
+                wrong = [at for at in judged if not is_same_array(first[at], results[at])]
                 if factors:
-                    wrong = [at for at in wrong if not same(abs(first[at]), abs(results[at]))]
+                    wrong = [at for at in wrong if not is_same_array(abs(first[at]), abs(results[at]))]
                 wrong += [
                     at
                     for at, far in apart.items()
-                    if at not in wrong and not _nearer(first[at], results[at], far)
+                    if at not in wrong and not _explains_deviation(first[at], results[at], far)
                 ]
                 if not apart:
-                    apart = {at: off(first[at], results[at]) for at in wrong}
+                    apart = {at: relative_distance(first[at], results[at]) for at in wrong}
                 if not wrong or any(first[at].shape != results[at].shape for at in wrong):
                     return None
                 found = found or (alone, wrong, results)
@@ -213,21 +215,21 @@ def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict
     alone, wrong, results = found
     # The smallest says where as well as all of them, and what it is made of is the least to look at.
     parts = where_they_part(region, alone, [min(wrong, key=lambda one: given[one].size)])
-    if parts is None or (parts["step"] == "axis_index" and _invented_numbers(jax, way, region)):
+    if parts is None or (parts["step"] == "axis_index" and _has_invented_counts(jax, way, region)):
         return None
     at = max(wrong, key=lambda one: given[one].size)
-    times = _times(first[at], results[at])
+    times = _ratio_of_arrays(first[at], results[at])
     return {"axes": region.sizes, "result": region.names[at], "shape": list(given[at].shape), "times": times, **parts}
 
 
-def _invented_numbers(jax: Any, way: dict[str, Any], region: Region) -> bool:
+def _has_invented_counts(jax: Any, way: dict[str, Any], region: Region) -> bool:
     """Return whether generated numbers that may count rows are sharded, so that their owner is not known."""
-    invented = any(_integers(one) and isinstance(one, jax.ShapeDtypeStruct) for one in way["values"])
+    invented = any(_is_integer(one) and isinstance(one, jax.ShapeDtypeStruct) for one in way["values"])
     pairs = zip(region.given, region.in_specs, strict=True)
-    return invented and any(_integers(one) and any(spec) for one, spec in pairs)
+    return invented and any(_is_integer(one) and any(spec) for one, spec in pairs)
 
 
-def _afforded(region: Region, left: list[float]) -> bool:
+def _is_affordable(region: Region, left: list[float]) -> bool:
     """Return whether the remaining budget allows one more run of a region, which has to be compiled. Subtract its
     cost.
     """
@@ -236,7 +238,7 @@ def _afforded(region: Region, left: list[float]) -> bool:
     return min(left) >= 0
 
 
-def _ran(run: Callable[[dict[int, Any]], list[Any]], instead: dict[int, Any]) -> list[Any] | None:
+def _run_on_one_device(run: Callable[[dict[int, Any]], list[Any]], instead: dict[int, Any]) -> list[Any] | None:
     """Return the results of a region on one device; None if it cannot run there, such as a shift between missing
     devices.
     """
@@ -246,20 +248,20 @@ def _ran(run: Callable[[dict[int, Any]], list[Any]], instead: dict[int, Any]) ->
         return None
 
 
-def _nearer(one: Any, other: Any, far: float) -> bool:
+def _explains_deviation(one: Any, other: Any, far: float) -> bool:
     """Return whether another reading of the numbers explains the deviation `far`, and does not only reduce it a
     little.
     """
-    now = off(one, other)
+    now = relative_distance(one, other)
     return one.dtype.itemsize < _ROUGH or now <= _NOISE or now * _NEARER <= far
 
 
-def _equal(one: Any) -> bool:
+def _is_equal_on_devices(one: Any) -> bool:
     """Return whether each device has an equal part of a result of `pmap`, which is more than a number."""
-    return one[0].size >= _LEAST and all(same(row, one[0]) for row in one[1:])
+    return one[0].size >= _LEAST and all(is_same_array(row, one[0]) for row in one[1:])
 
 
-def _times(one: Any, other: Any) -> float | None:
+def _ratio_of_arrays(one: Any, other: Any) -> float | None:
     """By what number all of one array is the other's."""
     import numpy as np
 
@@ -272,42 +274,42 @@ def _times(one: Any, other: Any) -> float | None:
     return middle if float(np.std(ratios)) < 1e-2 * abs(middle) else None
 
 
-def _region(jax: Any, way: dict[str, Any], folder: str, first: int = 0) -> Region | None:
+def _make_region(jax: Any, way: dict[str, Any], folder: str, first: int = 0) -> Region | None:
     """A region with arrays to run it on, as it was mapped over its mesh."""
     mesh, values = way["mesh"], way["values"]
     if mesh is None or mesh.size < 2 or sum(one.size for one in values) > _ELEMENTS:
         return None
-    arrays = [_made_up(jax, one, values, seed) for seed, one in enumerate(values, first)]
+    arrays = [_make_up_array(jax, one, values, seed) for seed, one in enumerate(values, first)]
     if any(one is None for one in arrays):
         return None
     devices = getattr(mesh, "devices", None)
     grid = devices if devices is not None else jax.devices()[: mesh.size]
-    several = _mesh(jax, mesh, grid)
+    several = _mesh_over_devices(jax, mesh, grid)
     region = Region(jax, several, jax.tree_util.tree_unflatten(way["tree"], arrays), folder)
-    with _context(jax, several):
-        region.trace(_mapped(jax, way, several))
+    with _enter_mesh(jax, several):
+        region.trace_operations(_map_function(jax, way, several))
     if region.held > _HELD:
         return None
-    names = {eqn.primitive.name for eqn, _, _ in program.operations(region.body)}
-    if _differentiated(way, region):
+    names = {eqn.primitive.name for eqn, _, _ in program.iterate_operations(region.body)}
+    if _is_gradient_different(way, region):
         return None
-    if names & (RANDOM | {"sort"} if any(map(_integers, values)) else RANDOM) or any(map(_outside, names)):
+    if names & (RANDOM | {"sort"} if any(map(_is_integer, values)) else RANDOM) or any(map(_is_unreproducible, names)):
         return None
     return region
 
 
-def _integers(aval: Any) -> bool:
+def _is_integer(aval: Any) -> bool:
     return getattr(aval.dtype, "kind", "") in "iu"
 
 
-def _outside(name: str) -> bool:
+def _is_unreproducible(name: str) -> bool:
     """Return whether an operation leaves the program, draws random numbers, or works on groups whose sizes cannot be
     simulated.
     """
     return "callback" in name or name.startswith(("random_", "rng_", "pallas", "ragged_", "shard_map"))
 
 
-def _made_up(jax: Any, aval: Any, avals: Sequence[Any], seed: int) -> Any:
+def _make_up_array(jax: Any, aval: Any, avals: Sequence[Any], seed: int) -> Any:
     """An array of a shape and type, where it is not known; None for a key."""
     import numpy as np
 
@@ -320,7 +322,7 @@ def _made_up(jax: Any, aval: Any, avals: Sequence[Any], seed: int) -> Any:
     if kind == "b":
         return rng.integers(0, 2, aval.shape).astype(bool)
     if kind in "iu":
-        sizes = [size for one in avals for size in one.shape if size >= _LEAST and not _integers(one)]
+        sizes = [size for one in avals for size in one.shape if size >= _LEAST and not _is_integer(one)]
         return rng.integers(0, min(sizes, default=_INTEGERS), aval.shape).astype(aval.dtype)
     # A large array repeats one that is smaller than its parts are alike.
     size = math.prod(aval.shape)
@@ -328,7 +330,7 @@ def _made_up(jax: Any, aval: Any, avals: Sequence[Any], seed: int) -> Any:
     return np.resize(some, aval.shape)
 
 
-def _mesh(jax: Any, mesh: Any, devices: Any) -> Any:
+def _mesh_over_devices(jax: Any, mesh: Any, devices: Any) -> Any:
     """A mesh of the same axes over some devices, none of them explicit."""
     import numpy as np
 
@@ -341,11 +343,11 @@ def _mesh(jax: Any, mesh: Any, devices: Any) -> Any:
     return jax.sharding.Mesh(grid, names, axis_types=(kinds.Auto,) * len(names))
 
 
-def _context(jax: Any, mesh: Any) -> Any:
+def _enter_mesh(jax: Any, mesh: Any) -> Any:
     return jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else mesh
 
 
-def _mapped(jax: Any, way: dict[str, Any], mesh: Any) -> Any:
+def _map_function(jax: Any, way: dict[str, Any], mesh: Any) -> Any:
     """The function as the program maps it: whether jax checks what varies decides what a gradient in it comes to. In
     `pmap` it does not, and before it is part of the types nothing is checked here: see `_differentiated`.
     """
@@ -357,51 +359,51 @@ def _mapped(jax: Any, way: dict[str, Any], mesh: Any) -> Any:
     return mapper(way["function"], mesh=mesh, **options)
 
 
-def _differentiated(way: dict[str, Any], region: Region) -> bool:
+def _is_gradient_different(way: dict[str, Any], region: Region) -> bool:
     """Return whether a gradient is taken in a region, and differs without the check that the program requests."""
     checks = way["options"].get("check_rep", "check_vma" not in way["options"])
     if way["copies"] or region.checked or not checks:
         return False
-    return any("transpose" in str(eqn.source_info.name_stack) for eqn, _, _ in program.operations(region.body))
+    return any("transpose" in str(eqn.source_info.name_stack) for eqn, _, _ in program.iterate_operations(region.body))
 
 
-def _alone(
+def _region_for_one_device(
     jax: Any, way: dict[str, Any], region: Region, numbers: bool | str, met: set[str], rows: bool
 ) -> Region | None:
     """The region for one device, with the `rows` of one device for those of all; None where it cannot be traced so."""
     counts = {few: many for few, many in region.rows.items() if few >= _ROWS} if rows else None
-    mesh = _mesh(jax, region.several, [region.several.devices.flat[0]])
+    mesh = _mesh_over_devices(jax, region.several, [region.several.devices.flat[0]])
     alone = Region(jax, mesh, region.args, region.folder)
     try:
-        with stand_in(jax, way["inside"], way["mesh"], mesh, numbers, met, counts), _context(jax, mesh):
-            alone.trace(_mapped(jax, way, mesh))
+        with stand_in(jax, way["inside"], way["mesh"], mesh, numbers, met, counts), _enter_mesh(jax, mesh):
+            alone.trace_operations(_map_function(jax, way, mesh))
     except Exception:
         return None
     return alone
 
 
-def _written_sizes(region: Region, alone: Region) -> set[float]:
+def _sizes_written_in_code(region: Region, alone: Region) -> set[float]:
     """Sizes of what one of several devices has that rows are compared with or cut by, on one device too: where the
     program has written them down, the function cannot be run there.
     """
     sizes = {float(size - less) for size in region.split if size >= _ROWS for less in (0, 1)}
-    return sizes & _numbers(region.body) & _numbers(alone.body)
+    return sizes & _fixed_numbers(region.body) & _fixed_numbers(alone.body)
 
 
-def _numbers(jaxpr: Any) -> set[float]:
+def _fixed_numbers(jaxpr: Any) -> set[float]:
     """The numbers in a body that do not scale."""
     import numpy as np
 
     return {
         float(atom.val)
-        for eqn, _, _ in program.operations(jaxpr)
+        for eqn, _, _ in program.iterate_operations(jaxpr)
         if eqn.primitive.name not in ("mul", "div")
         for atom in eqn.invars
         if hasattr(atom, "val") and np.ndim(atom.val) == 0 and np.isrealobj(atom.val)
     }
 
 
-def _readings(region: Region, alone: Region) -> tuple[list[Any], list[dict[int, Any]]]:
+def _possible_readings(region: Region, alone: Region) -> tuple[list[Any], list[dict[int, Any]]]:
     """Numbers of a region that did not change with the mesh and may be the size of an axis, or a count of what one
     device has; and values for them by `id`: as they are, all as they were on one device, and each.
     """
@@ -411,10 +413,10 @@ def _readings(region: Region, alone: Region) -> tuple[list[Any], list[dict[int, 
         math.prod(each) for count in range(1, len(region.sizes) + 1)
         for each in itertools.combinations(region.sizes.values(), count)
     }  # fmt: skip
-    before = {float(atom.val) for atom, _ in literals(region.body) if np.ndim(atom.val) == 0}
+    before = {float(atom.val) for atom, _ in find_literals(region.body) if np.ndim(atom.val) == 0}
     atoms: list[Any] = []
     found: dict[int, Any] = {}
-    for atom, _ in literals(alone.body):
+    for atom, _ in find_literals(alone.body):
         if np.ndim(atom.val) or not np.isrealobj(atom.val) or float(atom.val) not in before or not float(atom.val):
             continue
         value = float(atom.val)

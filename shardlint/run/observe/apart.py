@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .flat import Flat, Op, flat
-from .frames import of_traceback
-from .values import GATHER, MIX, REDUCE, inner
+from .flat import Flat, Op, flatten_body
+from .frames import user_lines_of_traceback
+from .values import GATHER, MIX, REDUCE, inner_jaxpr
 
 _MIX = MIX | {"max", "min", "pow", "integer_pow"}
 
 
-def met(kept: Sequence[Any], equal: frozenset[int], at: int) -> list[Any]:
+def lines_where_met(kept: Sequence[Any], equal: frozenset[int], at: int) -> list[Any]:
     """The user's lines of the first operation on the way to result `at` that brings together an array that is the same
     on all devices and one of its shape that is not; `equal` are the arguments of the program that are the same on all.
     """
@@ -20,7 +20,7 @@ def met(kept: Sequence[Any], equal: frozenset[int], at: int) -> list[Any]:
     if one is None:
         return []
     eqn, _, _, _, split = one
-    ops = flat(inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))))
+    ops = flatten_body(inner_jaxpr(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))))
     own = {number for where, number in enumerate(ops.arguments) if split.get(where, -1) not in equal and where in split}
     given = set(ops.arguments)
     for op in ops.ops:
@@ -32,21 +32,29 @@ def met(kept: Sequence[Any], equal: frozenset[int], at: int) -> list[Any]:
     result = ops.results[at] if at < len(ops.results) else None
     if result is None:
         return []
-    for op in _before(ops, result):
-        shape = _shape(ops, op.gives[0])
-        like = [one for one in op.takes if one is not None and one in given and _shape(ops, one) == shape]
-        if op.name in _MIX and shape == _shape(ops, result) and {one in own for one in like} == {True, False}:
-            return op.at or of_traceback(op.eqn.source_info.traceback)
+    for op in _operations_before(ops, result):
+        shape = _shape_without_device(ops, op.gives[0])
+        like = [
+            one
+            for one in op.takes
+            if one is not None and one in given and _shape_without_device(ops, one) == shape
+        ]
+        if (
+            op.name in _MIX
+            and shape == _shape_without_device(ops, result)
+            and {one in own for one in like} == {True, False}
+        ):
+            return op.at or user_lines_of_traceback(op.eqn.source_info.traceback)
     return []
 
 
-def _before(ops: Flat, result: int) -> list[Op]:
+def _operations_before(ops: Flat, result: int) -> list[Op]:
     """The operations that have part in a result, in order."""
-    wanted = ops.behind(result)
+    wanted = ops.values_behind(result)
     return [op for op in ops.ops if not wanted.isdisjoint(op.gives)]
 
 
-def _shape(ops: Flat, number: int) -> tuple[int, ...]:
+def _shape_without_device(ops: Flat, number: int) -> tuple[int, ...]:
     """A shape without the dimension of one that `pmap` gives to each device."""
-    shape = ops.shape(number)
+    shape = ops.shape_of_value(number)
     return shape[1:] if shape[:1] == (1,) else shape

@@ -9,7 +9,7 @@ from typing import Any
 
 from .dims import Part
 from .flat import LOOP, Flat, Op
-from .sink import quiet
+from .sink import silence_errors
 from .values import REDUCE, TYPES, Names, Region, axes_of
 
 _BENDS = {
@@ -23,25 +23,25 @@ _SCALES = frozenset(("mul", "div"))
 _MOST = 60
 
 
-@quiet
-def averaged(ops: Flat, known: dict[int, Part], region: Region) -> None:
+@silence_errors
+def check_averages(ops: Flat, known: dict[int, Part], region: Region) -> None:
     """Tell what is seen in a region."""
     if region.back:
         return
     # What pmap is given may be copies, as state is.
-    results = {ops.shape(one) for one in ops.results}
-    batch = {one for one in ops.arguments if not region.pmap or ops.shape(one) not in results}
+    results = {ops.shape_of_value(one) for one in ops.results}
+    batch = {one for one in ops.arguments if not region.pmap or ops.shape_of_value(one) not in results}
     for op in ops.ops:
         axes = frozenset(axes_of(op.eqn)) & frozenset(region.sizes) if op.name in REDUCE else frozenset()
         size = math.prod(region.sizes[axis] for axis in axes)
         if not axes or op.name in ("pmax", "pmin") or "transpose" in str(op.eqn.source_info.name_stack):
             continue
         for number, give in zip(op.takes, op.gives, strict=False):
-            if number is not None and _divided(give, size, ops) and ops.behind(number) & batch:
-                _behind(op, number, axes, ops, known, region)
+            if number is not None and _is_divided_by_devices(give, size, ops) and ops.values_behind(number) & batch:
+                _check_averaged_terms(op, number, axes, ops, known, region)
 
 
-def _divided(number: int, size: int, ops: Flat) -> bool:
+def _is_divided_by_devices(number: int, size: int, ops: Flat) -> bool:
     """Return whether a sum is divided by the number of devices, which makes it a mean."""
     for op in ops.users.get(number, ()):
         for atom in op.eqn.invars if op.name in _SCALES else ():
@@ -52,82 +52,90 @@ def _divided(number: int, size: int, ops: Flat) -> bool:
     return False
 
 
-def _behind(op: Op, number: int, axes: Names, ops: Flat, known: dict[int, Part], region: Region) -> None:
+def _check_averaged_terms(op: Op, number: int, axes: Names, ops: Flat, known: dict[int, Part], region: Region) -> None:
     """Look at the terms that a mean is taken of."""
     waiting, done = [number], set[int]()
     while waiting and len(done) < _MOST:
         one = waiting.pop()
-        made = ops.makers.get(one)
+        made = ops.operations_by_value.get(one)
         if made is None or one in done or "transpose" in str(made.eqn.source_info.name_stack):
             continue
         done.add(one)
-        own = [each for each in made.takes if each is not None and _own(each, axes, ops, known)]
+        own = [each for each in made.takes if each is not None and _is_local_sum(each, axes, ops, known)]
         scaled = made.name in _SCALES and len(own) < 2 and (made.name == "mul" or made.takes[1] not in own)
         if made.name in _LINEAR or scaled:
             waiting += [each for each in made.takes if each is not None]
         elif made.name == "reduce_sum":
-            if _spread(made, axes, ops, known):
-                _tell("own-variance", op, made, axes, region, name="the variance")
+            if _is_local_variance(made, axes, ops, known):
+                _report_average("own-variance", op, made, axes, region, name="the variance")
                 return
             # What comes of one number for each of several things, as experts or classes, is added up.
-            waiting += [each for each in made.takes if each is not None and not known.get(each, Part()).axes & axes]
-        elif made.name == "sqrt" and (inside := _reduced(made.takes[0], ops)) and _spread(inside, axes, ops, known):
-            _tell("own-variance", op, inside, axes, region, name="the standard deviation")
+            waiting += [
+                each
+                for each in made.takes
+                if each is not None and not known.get(each, Part()).splitting_axes & axes
+            ]
+        elif (
+            made.name == "sqrt"
+            and (inside := _find_sum(made.takes[0], ops))
+            and _is_local_variance(inside, axes, ops, known)
+        ):
+            _report_average("own-variance", op, inside, axes, region, name="the standard deviation")
             return
         elif made.name in _BENDS and own and not (made.name in _SCALES and len(set(own)) < len(own)):
-            if made.name == "div" and not ops.shape(one) and made is _past(number, ops) and all(
+            if made.name == "div" and not ops.shape_of_value(one) and made is _operation_beneath(number, ops) and all(
                 each in own for each in made.takes
             ):
                 continue  # `quotients` looks at these
-            _tell("own-bent", op, made, axes, region, name=_BENDS[made.name])
+            _report_average("own-bent", op, made, axes, region, name=_BENDS[made.name])
             return
-        elif made.name in _PICKS and (ranked := _ranked(made, axes, ops, known)):
-            _tell("own-rank", op, ranked, axes, region)
+        elif made.name in _PICKS and (ranked := _find_local_sort(made, axes, ops, known)):
+            _report_average("own-rank", op, ranked, axes, region)
             return
 
 
-def _own(number: int | None, axes: Names, ops: Flat, known: dict[int, Part]) -> bool:
+def _is_local_sum(number: int | None, axes: Names, ops: Flat, known: dict[int, Part]) -> bool:
     """Return whether a value is made only of a sum over a device's own rows."""
     part = known.get(number, Part()) if number is not None else Part()
-    if not part.total & axes or part.axes & axes or part.loose or part.product or number is None:
+    if not part.total & axes or part.splitting_axes & axes or part.loose or part.product or number is None:
         return False
-    if ops.kind(number) != "f":
+    if ops.type_letter(number) != "f":
         return False
-    made = ops.makers.get(part.maker) if part.maker is not None else None
+    made = ops.operations_by_value.get(part.maker) if part.maker is not None else None
     return made is not None and "transpose" not in str(made.eqn.source_info.name_stack)
 
 
-def _reduced(number: int | None, ops: Flat) -> Op | None:
+def _find_sum(number: int | None, ops: Flat) -> Op | None:
     """The sum that a value is, past a scale or another type."""
     for _ in range(8):
-        made = ops.makers.get(number) if number is not None else None
+        made = ops.operations_by_value.get(number) if number is not None else None
         if made is None or made.name == "reduce_sum":
             return made
         if made.name not in TYPES | _SCALES | {LOOP, "select_n"}:
             return None
-        number = next((one for one in reversed(made.takes) if one is not None and ops.kind(one) == "f"), None)
+        number = next((one for one in reversed(made.takes) if one is not None and ops.type_letter(one) == "f"), None)
     return None
 
 
-def _spread(made: Op, axes: Names, ops: Flat, known: dict[int, Part]) -> bool:
+def _is_local_variance(made: Op, axes: Names, ops: Flat, known: dict[int, Part]) -> bool:
     """Return whether a sum is that of squared deviations from a local mean, which is averaged over the devices too."""
-    square = _past(made.takes[0], ops)
+    square = _operation_beneath(made.takes[0], ops)
     if square is None or not (
         square.name == "square" or (square.name == "integer_pow" and square.params.get("y") == 2)
         or (square.name == "mul" and square.takes[0] == square.takes[1])
     ):  # fmt: skip
         return False
-    less = _past(square.takes[0], ops)
+    less = _operation_beneath(square.takes[0], ops)
     if less is None or less.name != "sub":
         return False
     array, mean = less.takes
     middle = known.get(mean, Part()) if mean is not None else Part()
-    if array is None or middle.maker is None or middle.loose or not middle.total & axes or middle.axes & axes:
+    if array is None or middle.maker is None or middle.loose or not middle.total & axes or middle.splitting_axes & axes:
         return False
-    summed = ops.makers[middle.maker].takes[0]
-    if not _same(summed, array, ops):
+    summed = ops.operations_by_value[middle.maker].takes[0]
+    if not _is_same_value(summed, array, ops):
         return False
-    return any(_same(summed, each, ops) for each in _averaged_sums(axes, ops))
+    return any(_is_same_value(summed, each, ops) for each in _averaged_sums(axes, ops))
 
 
 def _averaged_sums(axes: Names, ops: Flat) -> list[int]:
@@ -136,40 +144,40 @@ def _averaged_sums(axes: Names, ops: Flat) -> list[int]:
     for op in ops.ops:
         if op.name in REDUCE - {"pmax", "pmin"} and set(axes_of(op.eqn)) & axes:
             for one in op.takes:
-                made = _reduced(one, ops)
+                made = _find_sum(one, ops)
                 if made is not None and made.takes[0] is not None:
                     found.append(made.takes[0])
     return found
 
 
-def _beneath(number: int | None, ops: Flat) -> tuple[int | None, Op | None]:
+def _value_beneath(number: int | None, ops: Flat) -> tuple[int | None, Op | None]:
     """A value past what only hands it on, and the operation that makes it."""
     for _ in range(8):
-        made = ops.makers.get(number) if number is not None else None
+        made = ops.operations_by_value.get(number) if number is not None else None
         if made is None or made.name not in TYPES | {LOOP}:
             return number, made
         number = made.takes[0]
     return number, None
 
 
-def _past(number: int | None, ops: Flat) -> Op | None:
+def _operation_beneath(number: int | None, ops: Flat) -> Op | None:
     """The operation that gives a value, past what only hands it on."""
-    return _beneath(number, ops)[1]
+    return _value_beneath(number, ops)[1]
 
 
-def _same(one: int | None, other: int | None, ops: Flat) -> bool:
+def _is_same_value(one: int | None, other: int | None, ops: Flat) -> bool:
     """Return whether two values are equal except for their types."""
-    first, second = (_beneath(number, ops)[0] for number in (one, other))
+    first, second = (_value_beneath(number, ops)[0] for number in (one, other))
     return first is not None and first == second
 
 
-def _ranked(made: Op, axes: Names, ops: Flat, known: dict[int, Part]) -> Op | None:
+def _find_local_sort(made: Op, axes: Names, ops: Flat, known: dict[int, Part]) -> Op | None:
     """The sort of a device's own rows of which one value was picked, as a quantile is."""
     number: int | None = made.gives[0]
-    if math.prod(ops.shape(number)) > 1:
+    if math.prod(ops.shape_of_value(number)) > 1:
         return None
     for _ in range(12):
-        op = ops.makers.get(number) if number is not None else None
+        op = ops.operations_by_value.get(number) if number is not None else None
         if op is None:
             return None
         if op.name == "sort":
@@ -183,8 +191,8 @@ def _ranked(made: Op, axes: Names, ops: Flat, known: dict[int, Part]) -> Op | No
     return None
 
 
-def _tell(what: str, op: Op, made: Op, axes: Names, region: Region, **facts: Any) -> None:
+def _report_average(what: str, op: Op, made: Op, axes: Names, region: Region, **facts: Any) -> None:
     """At the line that makes more of a sum: that of the mean may be another one."""
-    lines, mean = ((one.at or region.lines(one.eqn))[:4] for one in (made, op))
+    lines, mean = ((one.at or region.operation_lines(one.eqn))[:4] for one in (made, op))
     met = mean[:1] if mean[:1] != lines[:1] else []
-    region.tell(what, made.eqn, lines, axes=sorted(axes), met=met, **facts)
+    region.note_observation(what, made.eqn, lines, axes=sorted(axes), met=met, **facts)

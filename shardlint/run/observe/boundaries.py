@@ -14,9 +14,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 from . import called
-from .frames import is_user, walk
-from .layout import describe
-from .sink import quiet, write
+from .frames import is_user, walk_frames
+from .layout import describe_array
+from .sink import silence_errors, write_event
 
 _MOST = 4000
 _DEPTH = 40
@@ -40,60 +40,60 @@ def install(jax: Any) -> None:
     if hasattr(pjit, "_run_python_pjit"):  # jax 0.9 on
         run = pjit._run_python_pjit
 
-        def newer(p: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
-            known = _before(fun)
+        def call_in_newer_release(p: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
+            known = _describe_call(fun)
             outs = run(p, flat, fun, args, kwargs)
-            _after(known, outs[0])
+            _add_results(known, outs[0])
             return outs
 
-        pjit._run_python_pjit = newer
+        pjit._run_python_pjit = call_in_newer_release
     elif hasattr(pjit, "_python_pjit_helper"):
         helper = pjit._python_pjit_helper
 
-        def older(fun: Any, info: Any, *args: Any, **kwargs: Any) -> Any:
-            known = _before(fun)
+        def call_in_older_release(fun: Any, info: Any, *args: Any, **kwargs: Any) -> Any:
+            known = _describe_call(fun)
             outs = helper(fun, info, *args, **kwargs)
-            _after(known, outs[0])
+            _add_results(known, outs[0])
             return outs
 
-        pjit._python_pjit_helper = older
+        pjit._python_pjit_helper = call_in_older_release
 
 
-@quiet
-def _before(fun: Any) -> dict[str, Any] | None:
+@silence_errors
+def _describe_call(fun: Any) -> dict[str, Any] | None:
     """Return the arguments of a call of the user's; None for one that a library makes by itself, or that is traced."""
     from jax._src import core
 
-    entered = _entered(fun) if core.trace_state_clean() else None
+    entered = _entry_frame(fun) if core.trace_state_clean() else None
     if entered is None:
         return None
-    args, kwargs = _arguments(entered)
-    taken = _leaves((args, kwargs))
+    args, kwargs = _frame_arguments(entered)
+    taken = _describe_leaves((args, kwargs))
     if taken is None:
         return None
-    return {"stack": _stack(entered.f_back), "name": _name(fun), "count": len(args), "arguments": taken}
+    return {"stack": _user_stack(entered.f_back), "name": _function_name(fun), "count": len(args), "arguments": taken}
 
 
-@quiet
-def _after(known: dict[str, Any] | None, outs: Any) -> None:
+@silence_errors
+def _add_results(known: dict[str, Any] | None, outs: Any) -> None:
     if known is None:
         return
-    if called.awaits(lambda given: _tell(known, given)):
+    if called.is_call_remembered(lambda given: _write_call(known, given)):
         return
-    _tell(known, outs)
+    _write_call(known, outs)
 
 
-@quiet
-def _tell(known: dict[str, Any], outs: Any) -> None:
-    write("boundary", results=_leaves(outs) or [], **known)
+@silence_errors
+def _write_call(known: dict[str, Any], outs: Any) -> None:
+    write_event("boundary", results=_describe_leaves(outs) or [], **known)
 
 
-def _entered(fun: Any) -> FrameType | None:
+def _entry_frame(fun: Any) -> FrameType | None:
     """The frame that the user's call of a jitted function entered; None where a library calls one of its own."""
     if not _is_given(fun):
         return None
     inner = None
-    for frame in walk(sys._getframe(3)):
+    for frame in walk_frames(sys._getframe(3)):
         file = frame.f_code.co_filename
         if is_user(file) and not file.startswith("<"):
             return inner
@@ -122,14 +122,14 @@ def _is_given(fun: Any) -> bool:
     return False
 
 
-def _arguments(frame: FrameType) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _frame_arguments(frame: FrameType) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments that a frame has as `*args` and `**kwargs`."""
     found = inspect.getargvalues(frame)
     args = found.locals.get(found.varargs, ()) if found.varargs else ()
     return args, found.locals.get(found.keywords, {}) if found.keywords else {}
 
 
-def _leaves(tree: Any) -> list[list[Any]] | None:
+def _describe_leaves(tree: Any) -> list[list[Any]] | None:
     """Path and layout of each array; None where one of them is traced, or there are too many."""
     import jax
 
@@ -137,13 +137,13 @@ def _leaves(tree: Any) -> list[list[Any]] | None:
     if len(flat) > _MOST or any(isinstance(leaf, jax.core.Tracer) for _, leaf in flat):
         return None
     return [
-        [list(map(_step, path)), describe(leaf)]
+        [list(map(_path_step, path)), describe_array(leaf)]
         for path, leaf in flat
         if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
     ]
 
 
-def _step(key: Any) -> Any:
+def _path_step(key: Any) -> Any:
     """A key of a path: a position or the key of a dict as it is, an attribute with its dot."""
     if hasattr(key, "name"):
         return f".{key.name}"
@@ -151,22 +151,22 @@ def _step(key: Any) -> Any:
     return found if isinstance(found, (int, str)) else str(found)
 
 
-def _name(fun: Any) -> str:
+def _function_name(fun: Any) -> str:
     return str(getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None) or type(fun).__name__)
 
 
-def _stack(frame: FrameType | None) -> list[list[Any]]:
+def _user_stack(frame: FrameType | None) -> list[list[Any]]:
     """The calls of the user's code that led here, innermost first: file, lines and columns."""
     found: list[list[Any]] = []
-    for one in walk(frame):
+    for one in walk_frames(frame):
         if is_user(one.f_code.co_filename) and len(found) < _DEPTH:
-            place = _positions(one.f_code)[one.f_lasti // 2]
+            place = _instruction_positions(one.f_code)[one.f_lasti // 2]
             found.append([os.path.abspath(one.f_code.co_filename), *place])  # noqa: PTH100
     return found
 
 
 @functools.lru_cache(maxsize=256)
-def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
+def _instruction_positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
     """Line, last line, column and last column of each instruction."""
     find: Callable[[], Any] | None = getattr(code, "co_positions", None)
     if find is not None:

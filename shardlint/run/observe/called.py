@@ -13,19 +13,19 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .sink import quiet, write
+from .sink import silence_errors, write_event
 
 _WRAPPED = ("dynamic_donate", "dynamic_nodonate", "dynamic")
 _STATES = re.compile(r"^(\w+)(\.states\[.*)$")
 _calls = threading.local()
 
 
-def watch(kind: Any) -> None:
+def watch_calls(kind: Any) -> None:
     """Remember the arguments of each call of a wrapper while it lasts."""
     call = kind.__call__
 
     @functools.wraps(call)
-    def called(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call_and_remember(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         calls = _calls.__dict__.setdefault("now", [])
         waiting: list[Callable[[Any], None]] = []
         calls.append((self, args, kwargs, waiting))
@@ -37,10 +37,10 @@ def watch(kind: Any) -> None:
             one(given)
         return given
 
-    kind.__call__ = called
+    kind.__call__ = call_and_remember
 
 
-def awaits(given: Callable[[Any], None]) -> bool:
+def is_call_remembered(given: Callable[[Any], None]) -> bool:
     """Have a function called with what the call of a wrapper gives to the user; False where none is being called."""
     calls = getattr(_calls, "now", None)
     if calls:
@@ -48,45 +48,45 @@ def awaits(given: Callable[[Any], None]) -> bool:
     return bool(calls)
 
 
-def of_user(known: dict[str, Any]) -> bool:
+def is_user_function(known: dict[str, Any]) -> bool:
     """Return whether a program is a function of the user's. `eqx.filter_jit` passes jax one of its own."""
     return bool(known["defined"] or getattr(_calls, "now", None))
 
 
-@quiet
-def note(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -> None:
+@silence_errors
+def note_names(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -> None:
     """Write down what a program's arguments and results are called, where its names are none of the user's."""
     calls, names = getattr(_calls, "now", None), known["arguments"]
-    if not calls or not any(_made_up(name) for name in names):
+    if not calls or not any(_is_generated_name(name) for name in names):
         return
-    theirs = _theirs(*calls[-1][:3])
+    theirs = _paths_by_identity(*calls[-1][:3])
     found = {
         name: theirs[id(one)]
         for name, one in zip(names, args, strict=False)
-        if id(one) in theirs and _made_up(name)
+        if id(one) in theirs and _is_generated_name(name)
     }
     # What goes in by a parameter comes out again in the same form, after the parameters that nnx returns first.
     order = list(dict.fromkeys(match[1] for name in names if (match := _STATES.match(name))))
     given = {}
     for result in known["results"]:
         match = re.match(r"^\[0\]\[(\d+)\](\.states\[.*)$", result)
-        if match and (parameters := _parameters(calls[-1][0])) and int(match[1]) < len(parameters):
+        if match and (parameters := _parameter_names(calls[-1][0])) and int(match[1]) < len(parameters):
             name = parameters[int(match[1])]
             if name in order and f"{name}{match[2]}" in found:
                 given[f"out{result}"] = found[f"{name}{match[2]}"]
     if found:
-        write("named", name=known["name"], defined=known["defined"], lines=lines[:1], names={**found, **given})
+        write_event("named", name=known["name"], defined=known["defined"], lines=lines[:1], names={**found, **given})
 
 
-def _made_up(name: str) -> bool:
+def _is_generated_name(name: str) -> bool:
     return name.startswith(_WRAPPED) or bool(_STATES.match(name))
 
 
-def _parameters(wrapper: Any) -> list[str]:
+def _parameter_names(wrapper: Any) -> list[str]:
     return list(inspect.signature(getattr(wrapper, "__wrapped__", wrapper)).parameters)
 
 
-def _theirs(wrapper: Any, args: Any, kwargs: Any) -> dict[int, str]:
+def _paths_by_identity(wrapper: Any, args: Any, kwargs: Any) -> dict[int, str]:
     """The path of each array by its identity; of one that comes by several the first."""
     import jax
 

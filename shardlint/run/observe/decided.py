@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .frames import is_user, line_of, stack
+from .frames import is_user, line_of, user_stack
 from .program import spec_text
-from .sink import quiet, write
+from .sink import silence_errors, write_event
 
 _MOST = 4000
 _LEAVES = 400
@@ -31,11 +31,11 @@ def install_checks(module: Any) -> None:
     check = module.check_pspec
 
     @functools.wraps(check)
-    def checked(mesh: Any, spec: Any, *args: Any, **kwargs: Any) -> Any:
-        _made(mesh, spec, sys._getframe(1))
+    def check_and_note(mesh: Any, spec: Any, *args: Any, **kwargs: Any) -> Any:
+        _note_sharding(mesh, spec, sys._getframe(1))
         return check(mesh, spec, *args, **kwargs)
 
-    module.check_pspec = checked
+    module.check_pspec = check_and_note
 
 
 def install(jax: Any) -> None:
@@ -43,23 +43,23 @@ def install(jax: Any) -> None:
     for module, names in ((jax.tree, ("map", "map_with_path")), (jax.tree_util, ("tree_map", "tree_map_with_path"))):
         for name in names:
             if hasattr(module, name):
-                setattr(module, name, _mapping(jax, getattr(module, name)))
+                setattr(module, name, _wrap_tree_map(jax, getattr(module, name)))
 
 
-def _mapping(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_tree_map(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def map_and_note(*args: Any, **kwargs: Any) -> Any:
         before = len(_events)
         result = function(*args, **kwargs)
-        if len(_events) > before or _begins_with(jax, result):
-            _mapped(jax, result, before)
+        if len(_events) > before or _is_prefix_of(jax, result):
+            _note_mapped_tree(jax, result, before)
         return result
 
-    return mapped
+    return map_and_note
 
 
-@quiet
-def _made(mesh: Any, spec: Any, frame: Any) -> None:
+@silence_errors
+def _note_sharding(mesh: Any, spec: Any, frame: Any) -> None:
     if len(_events) < _MOST and is_user(frame.f_code.co_filename):
         line = line_of(frame)
         _events.append((mesh, spec, line))
@@ -68,7 +68,7 @@ def _made(mesh: Any, spec: Any, frame: Any) -> None:
             known.append(line)
 
 
-def _begins_with(jax: Any, tree: Any) -> bool:
+def _is_prefix_of(jax: Any, tree: Any) -> bool:
     for _ in range(20):
         if isinstance(tree, dict):
             tree = next(iter(tree.values()), None)
@@ -79,13 +79,13 @@ def _begins_with(jax: Any, tree: Any) -> bool:
     return isinstance(tree, jax.sharding.Sharding)
 
 
-@quiet
-def _mapped(jax: Any, result: Any, before: int) -> None:
+@silence_errors
+def _note_mapped_tree(jax: Any, result: Any, before: int) -> None:
     """Take down a tree of shardings: of each leaf the line that made it, where the map did, and those of the map."""
     found: list[tuple[str, list[Any]]] = []
     shardings: list[tuple[str, Any]] = []
     at = before
-    lines = stack(3)
+    lines = user_stack(3)
     for path, one in jax.tree_util.tree_flatten_with_path(result)[0][:_LEAVES]:
         if not isinstance(one, jax.sharding.Sharding):
             return
@@ -102,10 +102,10 @@ def _mapped(jax: Any, result: Any, before: int) -> None:
         _trees[id(result)] = (result, found)
         told = [[path, spec_text(one), not one.is_fully_replicated] for path, one in shardings]
         if any(split for _, _, split in told):
-            write("shardings", lines=found[0][1], leaves=told)
+            write_event("shardings", lines=found[0][1], leaves=told)
 
 
-def _of(one: Any) -> list[Any]:
+def _deciding_lines(one: Any) -> list[Any]:
     """The lines that decided a sharding; none where several may have."""
     known = _leaves.get(id(one))
     if known is not None and known[0] is one:
@@ -114,21 +114,21 @@ def _of(one: Any) -> list[Any]:
     return lines if len(lines) == 1 else []
 
 
-def leaves(jax: Any, tree: Any) -> Iterator[tuple[str, list[Any]]]:
+def shardings_by_path(jax: Any, tree: Any) -> Iterator[tuple[str, list[Any]]]:
     """The shardings of a tree by their paths, with the lines that decided them."""
 
-    def known(one: Any) -> bool:
+    def is_known(one: Any) -> bool:
         return id(one) in _trees and _trees[id(one)][0] is one
 
-    for path, one in jax.tree_util.tree_flatten_with_path(tree, is_leaf=known)[0][:_LEAVES]:
+    for path, one in jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_known)[0][:_LEAVES]:
         name = jax.tree_util.keystr(path)
-        if known(one):
+        if is_known(one):
             yield from ((name + rest, lines) for rest, lines in _trees[id(one)][1])
-        elif isinstance(one, jax.sharding.Sharding) and (lines := _of(one)):
+        elif isinstance(one, jax.sharding.Sharding) and (lines := _deciding_lines(one)):
             yield name, lines
 
 
-def by_path(known: dict[str, list[Any]], path: str) -> list[Any]:
+def lines_for_path(known: dict[str, list[Any]], path: str) -> list[Any]:
     """The lines for a path in a tree of which the shardings are a prefix."""
     keys = _KEYS.findall(path)
     for count in range(len(keys), -1, -1):
@@ -137,16 +137,16 @@ def by_path(known: dict[str, list[Any]], path: str) -> list[Any]:
     return []
 
 
-@quiet
+@silence_errors
 def note_jit(code: Any, shardings: Any) -> None:
     """Remember the `out_shardings` of a jit, by the function it was given."""
     import jax
 
     if shardings is not None:
-        _results[code.co_filename, code.co_firstlineno] = dict(leaves(jax, shardings))
+        _results[code.co_filename, code.co_firstlineno] = dict(shardings_by_path(jax, shardings))
 
 
-def of_result(defined: Any, path: str) -> list[Any]:
+def lines_for_result(defined: Any, path: str) -> list[Any]:
     """The lines that decided where a result of a jitted function lies."""
     known = _results.get((defined[0], defined[1])) if defined else None
-    return by_path(known, path) if known else []
+    return lines_for_path(known, path) if known else []

@@ -36,12 +36,12 @@ class Part:
     """Whether it comes from what moves pieces around, or from this device's number: not judged."""
 
     @property
-    def axes(self) -> Names:
+    def splitting_axes(self) -> Names:
         """All axes that split it."""
         return NONE.union(*self.dims) if self.dims else NONE
 
 
-def joined(parts: Sequence[tuple[Part, tuple[int, ...]]], shape: tuple[int, ...]) -> Part:
+def join_parts(parts: Sequence[tuple[Part, tuple[int, ...]]], shape: tuple[int, ...]) -> Part:
     """Return the result of an elementwise operation on several values. A smaller one is broadcast to all rows."""
     dims = [NONE] * len(shape)
     product = total = local = NONE
@@ -61,11 +61,11 @@ def joined(parts: Sequence[tuple[Part, tuple[int, ...]]], shape: tuple[int, ...]
     return Part(tuple(dims), product, total, maker, local, tuple(sorted(counted)), waved, loose)
 
 
-def after(op: Op, flat: Flat, known: dict[int, Part], sizes: dict[str, int]) -> list[Part]:
+def parts_after_operation(op: Op, flat: Flat, known: dict[int, Part], sizes: dict[str, int]) -> list[Part]:
     """Return the parts of the results of an operation."""
     takes = [known.get(one, Part()) if one is not None else Part() for one in op.takes]
-    shapes = [flat.shape(one) for one in op.takes]
-    outs = [flat.shape(one) for one in op.gives]
+    shapes = [flat.shape_of_value(one) for one in op.takes]
+    outs = [flat.shape_of_value(one) for one in op.gives]
     name = op.name
     manual = frozenset(sizes)
     if name == "axis_index":
@@ -76,9 +76,9 @@ def after(op: Op, flat: Flat, known: dict[int, Part], sizes: dict[str, int]) -> 
         axes = frozenset(axes_of(op.eqn)) & manual
         if name in REDUCE and axes == manual:  # whatever it was, it is the same on all devices now
             return [Part((NONE,) * len(out), maker=one.maker) for one, out in zip(takes, outs, strict=False)]
-        return [_moved(op, name, one, axes, len(out)) for one, out in zip(takes, outs, strict=False)]
+        return [_move_dimensions(op, name, one, axes, len(out)) for one, out in zip(takes, outs, strict=False)]
     if name == LOOP:
-        return [_handed(op, takes, shapes, outs[0])]
+        return [_hand_on_part(op, takes, shapes, outs[0])]
     if not takes or not outs:  # what is only done gives nothing: a callback
         return [Part((NONE,) * len(out)) for out in outs]
     first, shape = takes[0], shapes[0]
@@ -93,25 +93,25 @@ def after(op: Op, flat: Flat, known: dict[int, Part], sizes: dict[str, int]) -> 
             given = Part(dims, local=axes, loose=first.loose)
         return [given]
     if name == "dot_general":
-        return [_dot(op, takes)]
-    if (placed := _placed(op, name, first, shape, outs[0], shapes, takes)) is not None:
-        counted = _counted(op, name, first, shape, outs[0])
+        return [_part_of_product(op, takes)]
+    if (placed := _rearranged_dimensions(op, name, first, shape, outs[0], shapes, takes)) is not None:
+        counted = _counted_dimensions(op, name, first, shape, outs[0])
         loose, local = any(one.loose for one in takes), NONE.union(*(one.local for one in takes))
         waved = first.waved
-        if name == "gather" and takes[1].counted and not takes[1].axes and len(outs[0]) == len(shape):
+        if name == "gather" and takes[1].counted and not takes[1].splitting_axes and len(outs[0]) == len(shape):
             counted, waved = takes[1].counted[:1], True
         one = replace(first, dims=placed, counted=counted, loose=loose, local=local, waved=waved)
         if name == "top_k":
             last = first.dims[-1] if first.dims else NONE
             return [one, Part(placed, local=last, loose=loose)]
         return [one] * len(outs)
-    result = [joined(list(zip(takes, shapes, strict=True)), out) for out in outs]
+    result = [join_parts(list(zip(takes, shapes, strict=True)), out) for out in outs]
     if name in ("sin", "cos"):
         result = [replace(one, waved=bool(one.counted)) for one in result]
     return result
 
 
-def _moved(op: Op, name: str, one: Part, axes: Names, rank: int) -> Part:
+def _move_dimensions(op: Op, name: str, one: Part, axes: Names, rank: int) -> Part:
     dims = list(one.dims)
     at = op.params.get("all_gather_dimension", op.params.get("scatter_dimension", 0))
     if name in MOVE:
@@ -132,7 +132,7 @@ def _moved(op: Op, name: str, one: Part, axes: Names, rank: int) -> Part:
     return Part(tuple(dims), one.product - axes, one.total - axes, one.maker, local, (), False, one.loose)
 
 
-def _handed(op: Op, takes: Sequence[Part], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> Part:
+def _hand_on_part(op: Op, takes: Sequence[Part], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> Part:
     if op.dropped:
         return replace(
             takes[0], dims=takes[0].dims[1:], counted=tuple(at - 1 for at in takes[0].counted if at)
@@ -141,10 +141,10 @@ def _handed(op: Op, takes: Sequence[Part], shapes: Sequence[tuple[int, ...]], ou
         return replace(
             takes[0], dims=(NONE, *takes[0].dims), counted=tuple(at + 1 for at in takes[0].counted)
         )
-    return joined(list(zip(takes, shapes, strict=True)), out)
+    return join_parts(list(zip(takes, shapes, strict=True)), out)
 
 
-def _dot(op: Op, takes: Sequence[Part]) -> Part:
+def _part_of_product(op: Op, takes: Sequence[Part]) -> Part:
     (left, right), (left_batch, right_batch) = op.params["dimension_numbers"]
     one, two = takes
     a = [one.dims[dim] if dim < len(one.dims) else NONE for dim in range(len(op.eqn.invars[0].aval.shape))]
@@ -159,7 +159,7 @@ def _dot(op: Op, takes: Sequence[Part]) -> Part:
     return Part((*batch, *rows, *columns), one.product | two.product | over, loose=loose)
 
 
-def _placed(
+def _rearranged_dimensions(
     op: Op, name: str, first: Part, shape: tuple[int, ...], out: tuple[int, ...], shapes: Any, takes: Any
 ) -> Dims | None:
     """The dimensions of what is only laid out in another way; None of what is made element by element."""
@@ -178,14 +178,14 @@ def _placed(
             found[to] = dims[at] if shape[at] == out[to] else NONE
         return tuple(found)
     if name == "reshape":
-        return _reshaped(dims, shape, out)
+        return _reshaped_dimensions(dims, shape, out)
     if name in ("slice", "dynamic_slice", "split", "pad", "rev", "sort", "top_k", "dynamic_update_slice"):
         return tuple(axes if len(out) > at and out[at] > 1 else NONE for at, axes in enumerate(dims))
     if name == "concatenate":
         kept = [one.dims for one, each in zip(takes, shapes, strict=True) if len(one.dims) == len(out)]
         return tuple(NONE.union(*(each[at] for each in kept)) for at in range(len(out)))
     if name == "gather":
-        return _gathered(params, dims, shape, out, takes[1])
+        return _gathered_dimensions(params, dims, shape, out, takes[1])
     if name.startswith("cum"):
         return dims
     if name in ("scatter", "scatter-add", "scatter_add"):
@@ -198,7 +198,7 @@ def _placed(
     return None
 
 
-def _gathered(params: Any, dims: Dims, shape: tuple[int, ...], out: tuple[int, ...], indices: Part) -> Dims:
+def _gathered_dimensions(params: Any, dims: Dims, shape: tuple[int, ...], out: tuple[int, ...], indices: Part) -> Dims:
     numbers = params["dimension_numbers"]
     gone = {*numbers.collapsed_slice_dims, *getattr(numbers, "operand_batching_dims", ())}
     kept = iter([at for at in range(len(shape)) if at not in gone])
@@ -213,7 +213,9 @@ def _gathered(params: Any, dims: Dims, shape: tuple[int, ...], out: tuple[int, .
     return tuple(found)
 
 
-def _counted(op: Op, name: str, first: Part, shape: tuple[int, ...], out: tuple[int, ...]) -> tuple[int, ...]:
+def _counted_dimensions(
+    op: Op, name: str, first: Part, shape: tuple[int, ...], out: tuple[int, ...]
+) -> tuple[int, ...]:
     """Along which dimensions it still counts from 0."""
     if not first.counted:
         return ()
@@ -225,12 +227,12 @@ def _counted(op: Op, name: str, first: Part, shape: tuple[int, ...], out: tuple[
     if name in ("reshape", "squeeze"):
         marks = tuple(frozenset(("",)) if at in first.counted else NONE for at in range(len(shape)))
         return tuple(
-            at for at, mark in enumerate(_reshaped(marks, shape, out)) if mark and out[at] == max(shape)
+            at for at, mark in enumerate(_reshaped_dimensions(marks, shape, out)) if mark and out[at] == max(shape)
         )
     return first.counted if shape == out or name == "concatenate" else ()
 
 
-def _reshaped(dims: Dims, shape: tuple[int, ...], out: tuple[int, ...]) -> Dims:
+def _reshaped_dimensions(dims: Dims, shape: tuple[int, ...], out: tuple[int, ...]) -> Dims:
     """A split dimension that is cut apart is split in its first part, and where several become one that one is."""
     found = [NONE] * len(out)
     i = j = 0

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from . import mapped, region
-from .frames import stack
-from .sink import quiet, write
+from .frames import user_stack
+from .sink import silence_errors, write_event
 
 _SPECS = ("mats", "vmas", "reps")
 _current: list[_Record] = []
@@ -35,7 +35,7 @@ class _Record:
         self.checked = False
         self._known: dict[int, Any] = {}
 
-    def variable(self, value: Any, aval: Any = None) -> Any:
+    def variable_for(self, value: Any, aval: Any = None) -> Any:
         """The variable of a value, a new one where it is met for the first time."""
         array = getattr(value, "val", value)
         if not hasattr(array, "sharding"):
@@ -43,9 +43,9 @@ class _Record:
         known = self._known.get(id(array))
         if known is not None and known[0]() is array:
             return known[1]
-        return self.new(array, aval if aval is not None else getattr(value, "aval", array))
+        return self.new_variable(array, aval if aval is not None else getattr(value, "aval", array))
 
-    def new(self, array: Any, aval: Any) -> Any:
+    def new_variable(self, array: Any, aval: Any) -> Any:
         """A new variable for a value."""
         made = _Variable(aval)
         self._known[id(array)] = (weakref.ref(array), made)
@@ -73,7 +73,7 @@ def install(jax: Any) -> None:
 
     @functools.wraps(run)
     def run_shmap(*args: Any, **kwargs: Any) -> Any:
-        record = None if _current else _begin(signature, args, kwargs)
+        record = None if _current else _begin_record(signature, args, kwargs)
         if record is None:
             return run(*args, **kwargs)
         _current.append(record)
@@ -81,30 +81,30 @@ def install(jax: Any) -> None:
             outs = run(*args, **kwargs)
         finally:
             _current.clear()
-        _end(jax, record, outs)
+        _end_record(jax, record, outs)
         return outs
 
     @functools.wraps(process)
     def process_primitive(self: Any, prim: Any, tracers: Any, params: Any, /) -> Any:
         outs = process(self, prim, tracers, params)
         if _current:
-            _taken_down(_current[-1], prim, tracers, params, outs)
+            _record_operation(_current[-1], prim, tracers, params, outs)
         return outs
 
     @functools.wraps(names)
     def check_names(specs: Any, *args: Any, **kwargs: Any) -> Any:
         if _done:
-            _judge(_done.pop(), specs)
+            _judge_record(_done.pop(), specs)
         return names(specs, *args, **kwargs)
 
     module._run_shmap, module._check_names = run_shmap, check_names
     module.ShardMapTrace.process_primitive = process_primitive
 
 
-@quiet
-def _begin(signature: Any, args: Any, kwargs: Any) -> _Record | None:
+@silence_errors
+def _begin_record(signature: Any, args: Any, kwargs: Any) -> _Record | None:
     given = signature.bind(*args, **kwargs).arguments
-    lines = stack()
+    lines = user_stack()
     if not lines or tuple(lines[0]) in _seen:
         return None
     _seen.add(tuple(lines[0]))
@@ -115,38 +115,38 @@ def _begin(signature: Any, args: Any, kwargs: Any) -> _Record | None:
         if key in given:
             for value, one in zip(given["args"], given[key], strict=False):
                 record.invars.append(
-                    record.variable(value, SimpleNamespace(shape=value.shape[1:], dtype=value.dtype))
+                    record.variable_for(value, SimpleNamespace(shape=value.shape[1:], dtype=value.dtype))
                 )
                 axes = frozenset(map(str, getattr(one, "varying", one or ())))
                 record.taken.append(frozenset(record.sizes) - axes if key == "reps" else axes)
     return record
 
 
-@quiet
-def _taken_down(record: _Record, prim: Any, tracers: Any, params: Any, outs: Any) -> None:
+@silence_errors
+def _record_operation(record: _Record, prim: Any, tracers: Any, params: Any, outs: Any) -> None:
     results = list(outs) if prim.multiple_results else [outs]
     frames = [
-        SimpleNamespace(file_name=file, line_num=line, function_name=name) for file, line, name in stack()
+        SimpleNamespace(file_name=file, line_num=line, function_name=name) for file, line, name in user_stack()
     ]
     info = SimpleNamespace(traceback=SimpleNamespace(frames=frames), name_stack="")
-    invars = [record.variable(one) for one in tracers]
-    outvars = [record.new(one.val, one.aval) for one in results]
+    invars = [record.variable_for(one) for one in tracers]
+    outvars = [record.new_variable(one.val, one.aval) for one in results]
     record.eqns.append(
         SimpleNamespace(primitive=prim, invars=invars, outvars=outvars, params=params, source_info=info)
     )
 
 
-@quiet
-def _end(jax: Any, record: _Record, outs: Any) -> None:
+@silence_errors
+def _end_record(jax: Any, record: _Record, outs: Any) -> None:
     first = outs[0] if isinstance(outs, tuple) else outs
     values = list(getattr(first, "vals", first) or ())
     values = [value for value in values if hasattr(value, "sharding")]
-    record.outvars = [record.variable(value, SimpleNamespace(shape=value.shape[1:])) for value in values]
+    record.outvars = [record.variable_for(value, SimpleNamespace(shape=value.shape[1:])) for value in values]
     _done[:] = [record]
 
 
-@quiet
-def _judge(record: _Record, specs: Any) -> None:
+@silence_errors
+def _judge_record(record: _Record, specs: Any) -> None:
     import jax
 
     specs = list(getattr(specs, "vals", specs) or ())
@@ -154,15 +154,15 @@ def _judge(record: _Record, specs: Any) -> None:
     specs = [one for one in specs if one is None or isinstance(one, kinds)]
     if len(specs) != len(record.outvars):
         return
-    given = [region.flat(one.values() if isinstance(one, dict) else one or ()) for one in specs]
+    given = [region.flatten_axes(one.values() if isinstance(one, dict) else one or ()) for one in specs]
     body = SimpleNamespace(eqns=record.eqns, invars=record.invars, outvars=record.outvars, constvars=())
     seen = region.judge_body(body, record.taken, given, record.sizes, record.checked, [record.lines[0]])
     place = next(
         (eqn.source_info.traceback.frames[0] for eqn in record.eqns if eqn.source_info.traceback.frames), None
     )
     name = place.function_name.rpartition(".")[2] if place is not None else ""
-    made = mapped.of_function(name, place.file_name) if place is not None else None
-    write(
+    made = mapped.line_of_mapped_function(name, place.file_name) if place is not None else None
+    write_event(
         "region", seen=seen.seen, function=name, defined=None, made=made,
         called=record.lines[:4], collectives=seen.collectives, axes=record.sizes, pmap=False, checked=record.checked,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from .frames import user_line
-from .sink import quiet, write
+from .sink import silence_errors, write_event
 
 _BACKEND = frozenset(
     ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION")
@@ -24,12 +24,12 @@ def begin() -> None:
     write_item = given.__setitem__
 
     @functools.wraps(write_item)
-    def setitem(self: Any, key: str, value: str) -> None:
+    def set_and_note(self: Any, key: str, value: str) -> None:
         if key in _BACKEND or key in _IMPORT:
-            _written(self, key, value)
+            _note_written(self, key, value)
         write_item(self, key, value)
 
-    given.__setitem__ = setitem  # type: ignore[method-assign]
+    given.__setitem__ = set_and_note  # type: ignore[method-assign]
 
 
 def install(jax: Any) -> None:
@@ -38,56 +38,56 @@ def install(jax: Any) -> None:
     update = config.update
 
     @functools.wraps(update)
-    def updated(self: Any, name: str, value: Any) -> Any:
+    def update_and_note(self: Any, name: str, value: Any) -> Any:
         before = getattr(self, name, None) if name in _CONFIG else None
         done = update(self, name, value)
-        if name in _CONFIG and value != before and started():
-            quiet(write)("late-flag", name=name, value=str(value), what="backend", line=user_line())
+        if name in _CONFIG and value != before and is_backend_started():
+            silence_errors(write_event)("late-flag", name=name, value=str(value), what="backend", line=user_line())
         return done
 
-    config.update = updated
+    config.update = update_and_note
 
 
-def started() -> bool:
+def is_backend_started() -> bool:
     """Return whether jax has started its backends, so that the device count in the environment is no longer read."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bool(getattr(bridge, "_backends", None))
 
 
-def told_devices() -> bool:
+def is_device_count_chosen() -> bool:
     """Return whether the user or the program has set the number of devices. Otherwise this run has chosen it."""
     flags = _set_by_program.get("XLA_FLAGS", [()])[0]
-    own = any(_name(flag) == "--xla_force_host_platform_device_count" for flag in flags)
+    own = any(_flag_name(flag) == "--xla_force_host_platform_device_count" for flag in flags)
     return own or "SHARDLINT_RUN_DEVICES" not in os.environ or "JAX_NUM_CPU_DEVICES" in _set_by_program
 
 
-@quiet
-def _written(environ: Any, key: str, value: str) -> None:
+@silence_errors
+def _note_written(environ: Any, key: str, value: str) -> None:
     line = user_line()
     if line is None or not isinstance(value, str):
         return
     before = environ.get(key)
-    if key in _BACKEND and started() and _changes(before, value):
-        write("late-flag", name=key, value=_own(value), what="backend", line=line)
-    elif key in _IMPORT and "jax._src.config" in sys.modules and _changes(before, value):
-        write("late-flag", name=key, value=value, what="import", line=line)
+    if key in _BACKEND and is_backend_started() and _adds_settings(before, value):
+        write_event("late-flag", name=key, value=_program_part(value), what="backend", line=line)
+    elif key in _IMPORT and "jax._src.config" in sys.modules and _adds_settings(before, value):
+        write_event("late-flag", name=key, value=value, what="import", line=line)
     elif key == "XLA_FLAGS" and key in _set_by_program:
-        lost = [flag for flag in _set_by_program[key][0] if _name(flag) not in map(_name, value.split())]
+        lost = [flag for flag in _set_by_program[key][0] if _flag_name(flag) not in map(_flag_name, value.split())]
         if lost:
-            write("lost-flag", name=key, lost=lost, line=line, before=_set_by_program[key][1])
+            write_event("lost-flag", name=key, lost=lost, line=line, before=_set_by_program[key][1])
     _set_by_program[key] = [value.split(), line]
 
 
-def _own(value: str) -> str:
+def _program_part(value: str) -> str:
     """Return the program's part of a value, without the flags that the run has added for the compiler."""
     ours = os.environ.get("SHARDLINT_RUN_FLAGS", "").split()
     return " ".join(one for one in value.split() if one not in ours and not one.startswith("--xla_dump_to="))
 
 
-def _changes(before: str | None, value: str) -> bool:
+def _adds_settings(before: str | None, value: str) -> bool:
     """Return whether a value adds new settings."""
     return bool(set(value.split()) - set((before or "").split()))
 
 
-def _name(flag: str) -> str:
+def _flag_name(flag: str) -> str:
     return flag.partition("=")[0]

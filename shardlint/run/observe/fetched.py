@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from . import sink
-from .sink import quiet, write
+from .sink import silence_errors, write_event
 
 _TIMES = 3
 _MOST = 400
@@ -17,10 +17,10 @@ _placed: Counter[tuple[Any, ...]] = Counter()
 
 def install(_: Any) -> None:
     """Tell at the end of the program."""
-    atexit.register(_tell)
+    atexit.register(_write_fetched)
 
 
-def note(lines: list[Any], one: Any, spec: str, size: int) -> None:
+def note_fetched(lines: list[Any], one: Any, spec: str, size: int) -> None:
     """An array of several devices was brought to the host."""
     if sink.still:
         return
@@ -38,12 +38,12 @@ def note_placed(lines: list[Any]) -> None:
         _placed[key] += 1
 
 
-@quiet
-def _tell() -> None:
+@silence_errors
+def _write_fetched() -> None:
     steps = max(_placed.values(), default=0)
     for lines, times in _placed.items():
         if times > 1:
-            write("placed-times", lines=lines, times=times)
+            write_event("placed-times", lines=lines, times=times)
     for (_, shape, dtype), one in _fetches.items():
         if one["times"] >= _TIMES and steps >= _TIMES:
-            write("fetched", shape=list(shape), dtype=dtype, steps=steps, **one)
+            write_event("fetched", shape=list(shape), dtype=dtype, steps=steps, **one)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .frames import of_traceback, place
-from .values import inner, scan_counts
+from .frames import place_of_source, user_lines_of_traceback
+from .values import inner_jaxpr, scan_counts
 
 _MOST = 20_000
 LOOP = "loop"
@@ -42,13 +42,13 @@ class Flat:
     arguments: list[int] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def new(self, aval: Any) -> int:
+    def new_number(self, aval: Any) -> int:
         """A number for another value."""
         number = next(self._numbers)
         self.avals[number] = aval
         return number
 
-    def add(self, op: Op) -> None:
+    def add_operation(self, op: Op) -> None:
         """Put an operation behind the others."""
         self.ops.append(op)
         for taken in op.takes:
@@ -56,11 +56,11 @@ class Flat:
                 self.users.setdefault(taken, []).append(op)
 
     @functools.cached_property
-    def makers(self) -> dict[int, Op]:
+    def operations_by_value(self) -> dict[int, Op]:
         """Which operation gives each value, once all are known."""
         return {give: op for op in self.ops for give in op.gives}
 
-    def behind(self, result: int) -> set[int]:
+    def values_behind(self, result: int) -> set[int]:
         """All values that have part in one, itself included."""
         waiting, found = [result], set[int]()
         while waiting:
@@ -68,90 +68,90 @@ class Flat:
             if number in found:
                 continue
             found.add(number)
-            if (op := self.makers.get(number)) is not None:
+            if (op := self.operations_by_value.get(number)) is not None:
                 waiting += [one for one in op.takes if one is not None]
         return found
 
-    def shape(self, number: int | None) -> tuple[int, ...]:
+    def shape_of_value(self, number: int | None) -> tuple[int, ...]:
         """The shape of a value; that of a number for a constant."""
         return () if number is None else tuple(getattr(self.avals[number], "shape", ()))
 
-    def kind(self, number: int | None) -> str:
+    def type_letter(self, number: int | None) -> str:
         """The letter of its type, `f` for floats."""
         dtype = None if number is None else getattr(self.avals[number], "dtype", None)
         return "f" if str(dtype) == "bfloat16" else str(getattr(dtype, "kind", ""))
 
 
-def flat(body: Any) -> Flat:
+def flatten_body(body: Any) -> Flat:
     """The body of a region."""
     found = Flat()
-    found.arguments = [found.new(one.aval) for one in body.invars]
-    found.results = _write(body, list(found.arguments), found, [])
+    found.arguments = [found.new_number(one.aval) for one in body.invars]
+    found.results = _write_operations(body, list(found.arguments), found, [])
     return found
 
 
-def _write(body: Any, given: Sequence[int | None], found: Flat, at: list[Any]) -> list[int | None]:
+def _write_operations(body: Any, given: Sequence[int | None], found: Flat, at: list[Any]) -> list[int | None]:
     known: dict[Any, int | None] = dict.fromkeys(body.constvars)
     known.update(zip(body.invars, given, strict=False))
 
-    def read(atom: Any) -> int | None:
+    def read_atom(atom: Any) -> int | None:
         return None if hasattr(atom, "val") else known.get(atom)
 
     for eqn in body.eqns:
-        takes = [read(atom) for atom in eqn.invars]
-        gives = None if len(found.ops) > _MOST else _inside(eqn, takes, found, at)
+        takes = [read_atom(atom) for atom in eqn.invars]
+        gives = None if len(found.ops) > _MOST else _write_inner_body(eqn, takes, found, at)
         if gives is None:
-            numbers = [found.new(one.aval) for one in eqn.outvars]
-            found.add(Op(eqn.primitive.name, eqn.params, takes, numbers, eqn, at))
+            numbers = [found.new_number(one.aval) for one in eqn.outvars]
+            found.add_operation(Op(eqn.primitive.name, eqn.params, takes, numbers, eqn, at))
             gives = list(numbers)
         known.update(zip(eqn.outvars, gives, strict=False))
-    return [read(atom) for atom in body.outvars]
+    return [read_atom(atom) for atom in body.outvars]
 
 
-def _inside(eqn: Any, takes: list[int | None], found: Flat, at: list[Any]) -> list[int | None] | None:
+def _write_inner_body(eqn: Any, takes: list[int | None], found: Flat, at: list[Any]) -> list[int | None] | None:
     name, params = eqn.primitive.name, eqn.params
     if name in ("shard_map", "xla_pmap", "custom_vmap_call") or name.startswith("pallas"):
         return None
     if name == "scan":
-        return _scan(eqn, takes, found, at)
+        return _write_scan(eqn, takes, found, at)
     if name == "while":
         tests, consts = params["cond_nconsts"], params["body_nconsts"]
-        body = inner(params["body_jaxpr"])
+        body = inner_jaxpr(params["body_jaxpr"])
         carry = takes[tests + consts :]
         pairs = zip(carry, body.invars[consts:], strict=False)
-        inside = [_through(eqn, one, var.aval, found, at) for one, var in pairs]
-        results = _write(body, [*takes[tests : tests + consts], *inside], found, at)
-        return _around(eqn, results, inside, found, at)
+        inside = [_pass_through(eqn, one, var.aval, found, at) for one, var in pairs]
+        results = _write_operations(body, [*takes[tests : tests + consts], *inside], found, at)
+        return _write_loop_results(eqn, results, inside, found, at)
     if name == "cond":
-        ends = [_write(inner(each), takes[1:], found, at) for each in params["branches"]]
-        gives = [found.new(one.aval) for one in eqn.outvars]
+        ends = [_write_operations(inner_jaxpr(each), takes[1:], found, at) for each in params["branches"]]
+        gives = [found.new_number(one.aval) for one in eqn.outvars]
         for ends_of, give in zip(zip(*ends, strict=False), gives, strict=False):
-            found.add(Op(LOOP, {}, list(ends_of), [give], eqn, at))
+            found.add_operation(Op(LOOP, {}, list(ends_of), [give], eqn, at))
         return list(gives)
     for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-        body = inner(params.get(key))
+        body = inner_jaxpr(params.get(key))
         if hasattr(body, "eqns"):
             source = str(getattr(getattr(body, "debug_info", None), "func_src_info", "") or "")
             # What a library does stands at the line that called it.
-            lines = at or ([] if place(source) else of_traceback(eqn.source_info.traceback))
-            return _write(body, takes[-len(body.invars) :] if body.invars else [], found, lines)
+            lines = at or ([] if place_of_source(source) else user_lines_of_traceback(eqn.source_info.traceback))
+            return _write_operations(body, takes[-len(body.invars) :] if body.invars else [], found, lines)
     return None
 
 
-def _scan(eqn: Any, takes: list[int | None], found: Flat, at: list[Any]) -> list[int | None]:
-    body = inner(eqn.params["jaxpr"])
+def _write_scan(eqn: Any, takes: list[int | None], found: Flat, at: list[Any]) -> list[int | None]:
+    body = inner_jaxpr(eqn.params["jaxpr"])
     consts, carried = scan_counts(eqn)
     given = list(takes[:consts])
     pairs = list(zip(takes, body.invars, strict=False))
-    inside = [_through(eqn, one, var.aval, found, at) for one, var in pairs[consts : consts + carried]]
-    rows = [_through(eqn, one, var.aval, found, at, dropped=True) for one, var in pairs[consts + carried :]]
-    results = _write(body, [*given, *inside, *rows], found, at)
-    ends = _around(eqn, results[:carried], inside, found, at)
+    inside = [_pass_through(eqn, one, var.aval, found, at) for one, var in pairs[consts : consts + carried]]
+    rows = [_pass_through(eqn, one, var.aval, found, at, dropped=True) for one, var in pairs[consts + carried :]]
+    results = _write_operations(body, [*given, *inside, *rows], found, at)
+    ends = _write_loop_results(eqn, results[:carried], inside, found, at)
     stacked = zip(results[carried:], eqn.outvars[carried:], strict=False)
-    return [*ends, *(_through(eqn, one, var.aval, found, at, added=True) for one, var in stacked)]
+    return [*ends, *(_pass_through(eqn, one, var.aval, found, at, added=True) for one, var in stacked)]
 
 
-def _around(
+def _write_loop_results(
     eqn: Any, results: Sequence[int | None], inside: Sequence[int | None], found: Flat, at: list[Any]
 ) -> list[int | None]:
     """Return the results of a loop. Each iteration takes the results of the one before."""
@@ -161,7 +161,7 @@ def _around(
     return list(results)
 
 
-def _through(
+def _pass_through(
     eqn: Any,
     one: int | None,
     aval: Any,
@@ -170,6 +170,6 @@ def _through(
     dropped: bool = False,
     added: bool = False,
 ) -> int:
-    give = found.new(aval)
-    found.add(Op(LOOP, {}, [one], [give], eqn, at, dropped, added))
+    give = found.new_number(aval)
+    found.add_operation(Op(LOOP, {}, [one], [give], eqn, at, dropped, added))
     return give

@@ -46,7 +46,7 @@ def line_of(frame: FrameType) -> list[Any]:
     return [file if file.startswith("<") else os.path.abspath(file), frame.f_lineno, name]  # noqa: PTH100
 
 
-def walk(frame: FrameType | None) -> Iterator[FrameType]:
+def walk_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """A frame and those that called it."""
     while frame is not None:
         yield frame
@@ -55,7 +55,7 @@ def walk(frame: FrameType | None) -> Iterator[FrameType]:
 
 def user_frame() -> FrameType | None:
     """The innermost frame of the user's that led here."""
-    return next((one for one in walk(sys._getframe(1)) if is_user(one.f_code.co_filename)), None)
+    return next((one for one in walk_frames(sys._getframe(1)) if is_user(one.f_code.co_filename)), None)
 
 
 def user_line() -> list[Any] | None:
@@ -64,10 +64,10 @@ def user_line() -> list[Any] | None:
     return line_of(frame) if frame is not None else None
 
 
-def stack(most: int = 6) -> list[list[Any]]:
+def user_stack(most: int = 6) -> list[list[Any]]:
     """The user's lines that led here, innermost first."""
     found = []
-    for frame in walk(sys._getframe(1)):
+    for frame in walk_frames(sys._getframe(1)):
         if is_user(frame.f_code.co_filename):
             found.append(line_of(frame))
             if len(found) == most:
@@ -75,7 +75,7 @@ def stack(most: int = 6) -> list[list[Any]]:
     return found
 
 
-def of_traceback(traceback: Any) -> list[list[Any]]:
+def user_lines_of_traceback(traceback: Any) -> list[list[Any]]:
     """The user's lines of a traceback that jax keeps with an operation, innermost first."""
     if traceback is None:
         return []
@@ -91,7 +91,7 @@ def of_traceback(traceback: Any) -> list[list[Any]]:
     return found
 
 
-def place(source: str) -> list[Any] | None:
+def place_of_source(source: str) -> list[Any] | None:
     """Return the place of a function from jax's name for it, `total at /home/me/train.py:7`; None for one that is not
     the user's.
     """
@@ -100,16 +100,16 @@ def place(source: str) -> list[Any] | None:
     return [file, int(line), name] if line.isdigit() and is_user(file) else None
 
 
-def discarded(frame: FrameType | None) -> list[Any] | None:
+def find_discarding_line(frame: FrameType | None) -> list[Any] | None:
     """The user's line at which the result of the call that `frame` is in the middle of is thrown away, or None.
 
     Functions that return it at once are followed outwards.
     """
-    for one in walk(frame):
+    for one in walk_frames(frame):
         code = one.f_code
         if code.co_filename.startswith(_HERE):
             continue
-        after = _next(code, one.f_lasti)
+        after = _next_instruction(code, one.f_lasti)
         if is_user(code.co_filename):
             if after == "POP_TOP" or after.startswith("unread "):
                 return line_of(one)
@@ -120,33 +120,37 @@ def discarded(frame: FrameType | None) -> list[Any] | None:
     return None
 
 
-def kept_at(frame: FrameType | None, most: int = 4) -> list[list[Any]]:
+def lines_at_call(frame: FrameType | None, most: int = 4) -> list[list[Any]]:
     """The user's lines that led to the call that `frame` is in the middle of, from that on which keeps its result:
     functions that return it at once only hand it on.
     """
     lines = []
     handed = True
-    for one in walk(frame):
+    for one in walk_frames(frame):
         if not is_user(one.f_code.co_filename):
             continue
-        handed = handed and _next(one.f_code, one.f_lasti) == "RETURN_VALUE"
+        handed = handed and _next_instruction(one.f_code, one.f_lasti) == "RETURN_VALUE"
         if not handed:
             lines.append(line_of(one))
     return lines[:most]
 
 
 @functools.lru_cache(maxsize=4096)
-def _next(code: CodeType, at: int) -> str:
+def _next_instruction(code: CodeType, at: int) -> str:
     """The instruction after the call at `at`; `unread x` where it keeps the result as x, which nothing reads."""
     for one in dis.get_instructions(code):
         if one.offset > at and one.opname not in ("CACHE", "NOP", "EXTENDED_ARG"):
-            if one.opname == "STORE_FAST" and isinstance(one.argval, str) and _unread(code, one.argval, one.offset):
+            if (
+                one.opname == "STORE_FAST"
+                and isinstance(one.argval, str)
+                and _is_variable_unread(code, one.argval, one.offset)
+            ):
                 return f"unread {one.argval}"
             return one.opname
     return ""
 
 
-def _unread(code: CodeType, name: str, at: int) -> bool:
+def _is_variable_unread(code: CodeType, name: str, at: int) -> bool:
     """Return whether a local variable of a function is never read after it is written at `at`. `_x` is not intended to
     be.
     """

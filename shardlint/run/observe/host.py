@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import called, fetched
-from .frames import stack
-from .program import nbytes, spec_text
-from .sink import quiet, write
+from .frames import user_stack
+from .program import bytes_when_whole, spec_text
+from .sink import silence_errors, write_event
 
 _LEAST = 4096
 _MOST = 2000
@@ -31,8 +31,8 @@ def install(jax: Any) -> None:
 
     def __array__(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = array(self, *args, **kwargs)
-        if nbytes(self) >= _LEAST:
-            _note(self, result)
+        if bytes_when_whole(self) >= _LEAST:
+            _note_host_copy(self, result)
         return result
 
     __array__.__doc__ = array.__doc__
@@ -40,19 +40,19 @@ def install(jax: Any) -> None:
     fetched.install(jax)
 
 
-@quiet
-def _note(one: Any, result: Any) -> None:
+@silence_errors
+def _note_host_copy(one: Any, result: Any) -> None:
     if len(one.sharding.device_set) < 2 or one.sharding.is_fully_replicated:
         return
-    lines = stack()
+    lines = user_stack()
     if not lines:
         return
     facts = {"lines": lines[:4], "spec": spec_text(one.sharding)}
-    fetched.note(lines[:4], one, spec_text(one.sharding), nbytes(one))
+    fetched.note_fetched(lines[:4], one, spec_text(one.sharding), bytes_when_whole(one))
     key = (tuple(one.shape), str(one.dtype))
     if len(_fetched) >= _MOST:
         return
-    _types[key] = (facts, _rows(result) if _looks.setdefault(key, 0) < _FEW else None)
+    _types[key] = (facts, _mean_of_rows(result) if _looks.setdefault(key, 0) < _FEW else None)
     _looks[key] += 1
     try:
         _fetched[id(result)] = (weakref.ref(result), facts)
@@ -60,7 +60,7 @@ def _note(one: Any, result: Any) -> None:
         return
 
 
-def _rows(one: Any) -> Any:
+def _mean_of_rows(one: Any) -> Any:
     """The mean of each row, by which a batch is known again when its rows are turned, clipped or noisy."""
     import numpy as np
 
@@ -70,39 +70,39 @@ def _rows(one: Any) -> Any:
     return np.asarray(one, np.float64).reshape(shape[0], -1).mean(axis=1)
 
 
-def _made_of(one: Any) -> dict[str, Any] | None:
+def _source_of_host_array(one: Any) -> dict[str, Any] | None:
     """Return the facts about the last fetched array from which a host array was made, row by row."""
     import numpy as np
 
     facts, before = _types.get((tuple(one.shape), str(one.dtype)), (None, None))
-    now = _rows(one) if before is not None else None
+    now = _mean_of_rows(one) if before is not None else None
     if now is None or before is None or min(float(np.std(now)), float(np.std(before))) == 0:
         return None
     return facts if float(np.corrcoef(now, before)[0, 1]) > _ALIKE else None
 
 
-@quiet
-def taken(
+@silence_errors
+def report_host_arguments(
     known: dict[str, Any], names: Sequence[str], args: Sequence[Any], lines: list[Any], leaf: Callable[..., Any]
 ) -> None:
     """Tell what a function takes from the host that lay split on the devices before: the same array, or what numpy has
     made of it: an array of its shape and type whose rows are alike.
     """
-    if not _fetched or not called.of_user(known):
+    if not _fetched or not called.is_user_function(known):
         return
     found: dict[str, list[Any]] = {}
     facts: dict[str, dict[str, Any]] = {}
     for at, one in enumerate(args):
-        if hasattr(one, "sharding") or not hasattr(one, "dtype") or nbytes(one) < _LEAST:
+        if hasattr(one, "sharding") or not hasattr(one, "dtype") or bytes_when_whole(one) < _LEAST:
             continue
         same = _fetched.get(id(one))
-        fact = same[1] if same is not None and same[0]() is one else _made_of(one)
+        fact = same[1] if same is not None and same[0]() is one else _source_of_host_array(one)
         if fact is not None:
             key = str(fact["lines"][0])
             facts.setdefault(key, {**fact, "same": same is not None})
             found.setdefault(key, []).append(leaf(names[at] if at < len(names) else f"argument {at}", one, at))
     for key, leaves in found.items():
-        write(
+        write_event(
             "through-host", name=known["name"], defined=known["defined"], called=lines, leaves=leaves[:12],
             bytes=sum(one["bytes"] for one in leaves), **facts[key],
         )  # fmt: skip

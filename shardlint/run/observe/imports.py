@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .sink import quiet
+from .sink import silence_errors
 
 _waiting: dict[str, list[Callable[[Any], None]]] = {}
 
@@ -24,12 +24,12 @@ class _Finder:
                 continue
             spec = find(name, path, target)
             if spec is not None:
-                _tell(spec)
+                _run_installers(spec)
                 return spec
         return None
 
 
-def _tell(spec: Any) -> None:
+def _run_installers(spec: Any) -> None:
     loader = spec.loader
     if loader is None or not hasattr(loader, "exec_module"):
         return
@@ -39,7 +39,7 @@ def _tell(spec: Any) -> None:
         vars(loader).pop("exec_module", None)
         run(module)
         for install in _waiting.pop(spec.name, ()):
-            quiet(install)(module)
+            silence_errors(install)(module)
         if not _waiting and _Finder in sys.meta_path:
             sys.meta_path.remove(_Finder)
 
@@ -52,7 +52,7 @@ def _tell(spec: Any) -> None:
 def when(name: str, install: Callable[[Any], None]) -> None:
     """Call `install` with the module when it has been imported; now where it is there."""
     if name in sys.modules:
-        quiet(install)(sys.modules[name])
+        silence_errors(install)(sys.modules[name])
         return
     _waiting.setdefault(name, []).append(install)
     if _Finder not in sys.meta_path:

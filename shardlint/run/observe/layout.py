@@ -7,12 +7,12 @@ from functools import cache
 from typing import Any
 
 
-def describe(value: Any) -> dict[str, Any]:
+def describe_array(value: Any) -> dict[str, Any]:
     """Shape and type of an array, and where its parts are."""
     jax = sys.modules["jax"]
     found = {"shape": list(value.shape), "dtype": str(value.dtype)}
     if isinstance(value, jax.core.Tracer):
-        return {**found, **_typed(value)}
+        return {**found, **_describe_type_sharding(value)}
     sharding: Any = getattr(value, "sharding", None)
     if not isinstance(value, jax.Array) or sharding is None:
         return found
@@ -20,7 +20,7 @@ def describe(value: Any) -> dict[str, Any]:
     named = isinstance(sharding, jax.sharding.NamedSharding)
     return {
         **found,
-        "spec": _axes(sharding.spec, value.ndim) if named else None,
+        "spec": _axes_by_dimension(sharding.spec, value.ndim) if named else None,
         "mesh": {str(name): int(size) for name, size in dict(sharding.mesh.shape).items()} if named else None,
         "devices": len(devices),
         "memory": "device" if sharding.memory_kind == _default_memory() else sharding.memory_kind,
@@ -36,13 +36,13 @@ def _default_memory() -> str:
     return kind
 
 
-def _typed(value: Any) -> dict[str, Any]:
+def _describe_type_sharding(value: Any) -> dict[str, Any]:
     """Return the sharding over Explicit axes, and the axes of variation, in the type of a tracer."""
     found: dict[str, Any] = {}
     sharding: Any = getattr(value.aval, "sharding", None)
     types = {str(one).rpartition(".")[2] for one in getattr(getattr(sharding, "mesh", None), "axis_types", ())}
     if types in ({"Explicit"}, {"Auto", "Explicit"}):
-        found["spec"] = _axes(sharding.spec, value.ndim)
+        found["spec"] = _axes_by_dimension(sharding.spec, value.ndim)
     if types == {"Manual"}:
         varying = getattr(value.aval, "vma", None)
         if varying is None:
@@ -51,6 +51,6 @@ def _typed(value: Any) -> dict[str, Any]:
     return found
 
 
-def _axes(spec: Any, rank: int) -> list[list[str]]:
+def _axes_by_dimension(spec: Any, rank: int) -> list[list[str]]:
     entries = [one if isinstance(one, tuple) else () if one is None else (one,) for one in spec]
     return [list(one) for one in (*entries, *((),) * (rank - len(entries)))]

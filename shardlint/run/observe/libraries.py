@@ -8,33 +8,33 @@ from collections.abc import Callable
 from typing import Any
 
 from . import called, meshes, ran, replicas
-from .frames import discarded, stack
+from .frames import find_discarding_line, user_stack
 from .placed import bytes_of
-from .sink import quiet, write
+from .sink import silence_errors, write_event
 from .values import axes_in
 
 
-def _watch(module: Any, name: str, after: Callable[..., None]) -> Any:
+def _follow_calls(module: Any, name: str, after: Callable[..., None]) -> Any:
     """Have `module.name` followed by `after(frame, result, *args, **kwargs)`; what it was, or None."""
     function = getattr(module, name, None)
     if function is None:
         return None
 
     @functools.wraps(function)
-    def watched(*args: Any, **kwargs: Any) -> Any:
+    def call_and_follow(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        quiet(after)(sys._getframe(1), result, *args, **kwargs)
+        silence_errors(after)(sys._getframe(1), result, *args, **kwargs)
         return result
 
-    setattr(module, name, watched)
-    return function, watched
+    setattr(module, name, call_and_follow)
+    return function, call_and_follow
 
 
-def _flax_spmd(module: Any) -> None:
+def _watch_flax_spmd(module: Any) -> None:
     pairs = [
-        _watch(module, "with_logical_constraint", _logical_constraint),
-        _watch(module, "logical_to_mesh_axes", functools.partial(_logical_axes, module)),
-        _watch(module, "logical_to_mesh_sharding", functools.partial(_logical_shardings, module)),
+        _follow_calls(module, "with_logical_constraint", _note_logical_constraint),
+        _follow_calls(module, "logical_to_mesh_axes", functools.partial(_note_logical_axes, module)),
+        _follow_calls(module, "logical_to_mesh_sharding", functools.partial(_note_logical_shardings, module)),
     ]
     # Names that other modules of flax have taken before.
     for name, other in list(sys.modules.items()):
@@ -45,34 +45,34 @@ def _flax_spmd(module: Any) -> None:
                         setattr(other, key, new)
 
 
-def _flax_linen(module: Any) -> None:
+def _watch_flax_linen(module: Any) -> None:
     spmd = sys.modules.get("flax.linen.spmd")
     for name in ("with_logical_constraint", "logical_to_mesh_axes", "logical_to_mesh_sharding"):
         if spmd is not None and hasattr(module, name):
             setattr(module, name, getattr(spmd, name))
 
 
-def _logical_constraint(
+def _note_logical_constraint(
     frame: Any, result: Any, x: Any, names: Any = None, *args: Any, **kwargs: Any
 ) -> None:
-    line = discarded(frame)
+    line = find_discarding_line(frame)
     if line is not None and result is not x:
-        write("discarded", name="nn.with_logical_constraint", line=line, what="", bytes=_size(x))
+        write_event("discarded", name="nn.with_logical_constraint", line=line, what="", bytes=_tree_size(x))
     if result is not x:
-        write("effect", lines=stack(1))
+        write_event("effect", lines=user_stack(1))
     elif names is not None and meshes.built and any(name is not None for name in names):
-        lines = stack()
+        lines = user_stack()
         if lines and kwargs.get("mesh") is None:
-            write(
+            write_event(
                 "no-op",
                 name="nn.with_logical_constraint",
                 names=list(map(str, names)),
                 lines=lines,
-                bytes=_size(x),
+                bytes=_tree_size(x),
             )
 
 
-def _logical_shardings(
+def _note_logical_shardings(
     module: Any, frame: Any, result: Any, tree: Any, mesh: Any, rules: Any = None, *args: Any
 ) -> None:
     """Names of a whole tree that come to nothing, because there are no rules at all."""
@@ -89,12 +89,12 @@ def _logical_shardings(
         for part in spec
         for name in axes_in(part)
     }
-    lines = stack()
+    lines = user_stack()
     if lines and names and not names & set(map(str, mesh.axis_names)):
-        write("logical", what="no-rules", name="", names=sorted(names), lines=lines)
+        write_event("logical", what="no-rules", name="", names=sorted(names), lines=lines)
 
 
-def _logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: Any = None) -> None:
+def _note_logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: Any = None) -> None:
     if names is None:
         return
     if rules is None:
@@ -103,19 +103,19 @@ def _logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: Any =
     known = {key for key, _ in rules}
     # Rules that say None of some name are meant to list them all.
     lists_all = any(value is None for _, value in rules)
-    lines = stack()
+    lines = user_stack()
     parts = list(result) if result is not None else []
     for at, name in enumerate(names):
         if not isinstance(name, str) or not lines or not rules:
             continue
         if name not in known:
             if lists_all:
-                write("logical", what="no-rule", name=name, names=list(map(str, names)), lines=lines)
+                write_event("logical", what="no-rule", name=name, names=list(map(str, names)), lines=lines)
             continue
         said = [value for key, value in rules if key == name]
         targets = [value for value in said if value is not None]
         if targets and said[0] is None:
-            write(
+            write_event(
                 "logical",
                 what="shadowed",
                 name=name,
@@ -131,7 +131,7 @@ def _logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: Any =
             # Rules that list several axes for a name say what it is to have where the first is taken.
             and all(isinstance(value, str) for value in said)
         ):
-            write(
+            write_event(
                 "logical",
                 what="collide",
                 name=name,
@@ -142,65 +142,65 @@ def _logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: Any =
 
 
 def _flax_jax_utils(module: Any) -> None:
-    _watch(module, "unreplicate", _unreplicated)
+    _follow_calls(module, "unreplicate", _note_unreplicated)
 
 
-def _unreplicated(frame: Any, result: Any, tree: Any, *args: Any, **kwargs: Any) -> None:
+def _note_unreplicated(frame: Any, result: Any, tree: Any, *args: Any, **kwargs: Any) -> None:
     import jax
 
     for path, one in jax.tree_util.tree_flatten_with_path(tree)[0][:200]:
         if hasattr(one, "addressable_shards") and jax.numpy.issubdtype(one.dtype, jax.numpy.floating):
-            if replicas.rows_differ(jax, one):
+            if replicas.do_rows_differ(jax, one):
                 name = jax.tree_util.keystr(path)
-                write(
+                write_event(
                     "first-only",
                     name="unreplicate",
                     result=name,
                     shape=list(one.shape),
                     dtype=str(one.dtype),
-                    lines=stack(),
+                    lines=user_stack(),
                     made=ran.varying.get((tuple(one.shape), str(one.dtype)), []),
                 )
 
 
-def _equinox(module: Any) -> None:
-    _watch(module, "filter_shard", _filter_shard)
+def _watch_equinox(module: Any) -> None:
+    _follow_calls(module, "filter_shard", _note_filter_shard)
 
 
-def _filter_shard(frame: Any, result: Any, x: Any, *args: Any, **kwargs: Any) -> None:
-    line = discarded(frame)
+def _note_filter_shard(frame: Any, result: Any, x: Any, *args: Any, **kwargs: Any) -> None:
+    line = find_discarding_line(frame)
     if line is not None:
-        write("discarded", name="eqx.filter_shard", line=line, what="", bytes=_size(result))
+        write_event("discarded", name="eqx.filter_shard", line=line, what="", bytes=_tree_size(result))
 
 
-def _haliax(module: Any) -> None:
+def _watch_haliax(module: Any) -> None:
     for name in ("shard", "auto_sharded"):
-        _watch(module, name, functools.partial(_hax_shard, f"hax.{name}"))
+        _follow_calls(module, name, functools.partial(_note_hax_shard, f"hax.{name}"))
 
 
-def _hax_shard(name: str, frame: Any, result: Any, x: Any, *args: Any, **kwargs: Any) -> None:
-    line = discarded(frame)
+def _note_hax_shard(name: str, frame: Any, result: Any, x: Any, *args: Any, **kwargs: Any) -> None:
+    line = find_discarding_line(frame)
     if line is not None:
-        write("discarded", name=name, line=line, what="", bytes=_size(result))
+        write_event("discarded", name=name, line=line, what="", bytes=_tree_size(result))
     elif result is not x:
-        write("effect", lines=stack(1))
+        write_event("effect", lines=user_stack(1))
     # What haliax asks for by itself it also asks where there is nothing to split, as while a batch is loaded.
     elif meshes.built and not str(frame.f_globals.get("__name__", "")).startswith("haliax."):
-        write("no-op", name=name, names=[], lines=stack(), bytes=_size(x))
+        write_event("no-op", name=name, names=[], lines=user_stack(), bytes=_tree_size(x))
 
 
-def _size(tree: Any) -> int:
+def _tree_size(tree: Any) -> int:
     import jax
 
     return bytes_of(jax, tree)
 
 
 INSTALLERS: dict[str, Callable[[Any], None]] = {
-    "flax.linen.spmd": _flax_spmd,
-    "flax.linen": _flax_linen,
+    "flax.linen.spmd": _watch_flax_spmd,
+    "flax.linen": _watch_flax_linen,
     "flax.jax_utils": _flax_jax_utils,
-    "flax.nnx.transforms.compilation": lambda module: called.watch(module.JitWrapped),
-    "equinox": _equinox,
-    "equinox._jit": lambda module: called.watch(module._JitWrapper),
-    "haliax": _haliax,
+    "flax.nnx.transforms.compilation": lambda module: called.watch_calls(module.JitWrapped),
+    "equinox": _watch_equinox,
+    "equinox._jit": lambda module: called.watch_calls(module._JitWrapper),
+    "haliax": _watch_haliax,
 }

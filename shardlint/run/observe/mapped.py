@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import alone, decided
-from .frames import is_user, user_line, walk
-from .sink import quiet, write
+from .frames import is_user, user_line, walk_frames
+from .sink import silence_errors, write_event
 
 _lines: dict[str, list[Any]] = {}
 _pmaps: list[list[Any]] = []
@@ -29,33 +29,33 @@ def install(jax: Any) -> None:
     """Watch `jax.jit`, and `jax.shard_map` and `jax.pmap` where a release has them."""
     for name in ("shard_map", "pmap"):
         if inspect.isroutine(getattr(jax, name, None)):
-            setattr(jax, name, watched(getattr(jax, name), name))
-    jax.jit = watched(jax.jit, "jit")
-    atexit.register(_tell)
+            setattr(jax, name, wrap_transform(getattr(jax, name), name))
+    jax.jit = wrap_transform(jax.jit, "jit")
+    atexit.register(_write_transforms)
 
 
 def install_old(module: Any) -> None:
     """Watch `shard_map` where it was before."""
-    module.shard_map = watched(module.shard_map, "shard_map")
+    module.shard_map = wrap_transform(module.shard_map, "shard_map")
 
 
-def watched(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def wrap_transform(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """`jit`, `shard_map` or `pmap`, which note whom they were given."""
 
     @functools.wraps(function)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def transform_and_note(*args: Any, **kwargs: Any) -> Any:
         given = args[0] if args else kwargs.get("f", kwargs.get("fun"))
-        _note(name, given, kwargs.get("donate_argnums"), kwargs.get("out_shardings"))
+        _note_transform(name, given, kwargs.get("donate_argnums"), kwargs.get("out_shardings"))
         made = function(*args, **kwargs)
         if name != "jit" and (args or {"f", "fun"} & set(kwargs)):
-            return alone.noting(made, function, args, kwargs, user_line())
+            return alone.wrap_mapped(made, function, args, kwargs, user_line())
         return made
 
-    return mapped
+    return transform_and_note
 
 
-@quiet
-def _note(name: str, function: Any, donates: Any = None, shardings: Any = None) -> None:
+@silence_errors
+def _note_transform(name: str, function: Any, donates: Any = None, shardings: Any = None) -> None:
     line = user_line()
     if line is not None and name == "pmap":
         _pmaps.append(line)
@@ -71,21 +71,21 @@ def _note(name: str, function: Any, donates: Any = None, shardings: Any = None) 
     if name == "jit":
         if is_user(code.co_filename):
             decided.note_jit(code, shardings)
-            write("jitted", defined=[code.co_filename, code.co_firstlineno, code.co_name], line=line)
+            write_event("jitted", defined=[code.co_filename, code.co_firstlineno, code.co_name], line=line)
             numbers = [donates] if isinstance(donates, int) else list(donates or ())
-            _donates.setdefault(_key(code.co_name, code.co_filename, code.co_firstlineno), []).append(numbers)
+            _donates.setdefault(_transform_key(code.co_name, code.co_filename, code.co_firstlineno), []).append(numbers)
             if code.co_flags & inspect.CO_VARKEYWORDS:
                 at = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
-                _keywords[_key(code.co_name, code.co_filename, code.co_firstlineno)] = code.co_varnames[at]
+                _keywords[_transform_key(code.co_name, code.co_filename, code.co_firstlineno)] = code.co_varnames[at]
     else:
-        _lines.setdefault(_key(code.co_name, code.co_filename, code.co_firstlineno), line)
+        _lines.setdefault(_transform_key(code.co_name, code.co_filename, code.co_firstlineno), line)
 
 
-@quiet
-def _tell() -> None:
+@silence_errors
+def _write_transforms() -> None:
     for defined, times in _times.items():
         if times >= _AGAIN:
-            write("jitted-times", defined=list(defined), times=times)
+            write_event("jitted-times", defined=list(defined), times=times)
 
 
 def line_of(source: str) -> list[Any] | None:
@@ -99,21 +99,21 @@ def donated_by_number(source: str) -> list[int]:
     return known[0] if all(one == known[0] for one in known) else []
 
 
-def keywords(source: str) -> str:
+def keywords_parameter(source: str) -> str:
     """The name under which a jitted function takes keywords that it does not list; empty where it takes none."""
     return _keywords.get(source, "")
 
 
-def only_pmap() -> list[Any] | None:
+def line_of_only_pmap() -> list[Any] | None:
     """The line of the `pmap`, where there is one."""
     return _pmaps[0] if len(set(map(tuple, _pmaps))) == 1 else None
 
 
-def called_pmap(jax: Any) -> dict[str, Any] | None:
+def facts_of_called_pmap(jax: Any) -> dict[str, Any] | None:
     """Of the `pmap` that is being called: the function it was given, and its arguments by their paths. Where `pmap` is
     a jit of a `shard_map` of a function of jax, the program itself knows neither.
     """
-    for frame in walk(sys._getframe(1)):
+    for frame in walk_frames(sys._getframe(1)):
         if frame.f_code.co_name == "wrapped" and frame.f_code.co_filename.endswith("pmap.py"):
             found = inspect.getclosurevars(frame.f_locals["infer_params"]).nonlocals
             function = found["wrapped_fun"].f
@@ -134,11 +134,11 @@ def called_pmap(jax: Any) -> dict[str, Any] | None:
     return None
 
 
-def of_function(name: str, file: str) -> list[Any] | None:
+def line_of_mapped_function(name: str, file: str) -> list[Any] | None:
     """The line for a function of a file, where only one of its name was mapped."""
     lines = [line for key, line in _lines.items() if key.startswith(f"{name} at {file}:")]
     return lines[0] if len(lines) == 1 else None
 
 
-def _key(name: str, file: str, line: int) -> str:
+def _transform_key(name: str, file: str, line: int) -> str:
     return f"{name} at {file}:{line}"

@@ -9,8 +9,8 @@ import sys
 from typing import Any
 
 from . import environ
-from .frames import line_of, stack, user_frame
-from .sink import quiet, write
+from .frames import line_of, user_frame, user_stack
+from .sink import silence_errors, write_event
 
 _plain: list[bool] = []
 """Not empty within a `make_mesh` that is given no devices."""
@@ -28,44 +28,44 @@ def install(jax: Any) -> None:
     new = mesh.__new__
 
     @functools.wraps(new)
-    def made(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    def make_and_note(cls: Any, *args: Any, **kwargs: Any) -> Any:
         one = new(cls, *args, **kwargs)
-        _made(one, sys._getframe(1))
+        _note_mesh(one, sys._getframe(1))
         return one
 
-    mesh.__new__ = made
+    mesh.__new__ = make_and_note
     if hasattr(jax, "make_mesh"):
-        jax.make_mesh = _making(jax.make_mesh)
-    atexit.register(_tell)
+        jax.make_mesh = _wrap_maker(jax.make_mesh)
+    atexit.register(_write_meshes)
 
 
-@quiet
-def _tell() -> None:
+@silence_errors
+def _write_meshes() -> None:
     if len(used) > 1:
-        write("devices-used", count=len(used))
+        write_event("devices-used", count=len(used))
 
 
-def _making(function: Any) -> Any:
+def _wrap_maker(function: Any) -> Any:
     @functools.wraps(function)
-    def making(*args: Any, **kwargs: Any) -> Any:
+    def make_with_caller(*args: Any, **kwargs: Any) -> Any:
         _plain[:] = [True] if kwargs.get("devices") is None else []
         try:
             return function(*args, **kwargs)
         finally:
             _plain.clear()
 
-    return making
+    return make_with_caller
 
 
-@quiet
-def _made(mesh: Any, caller: Any) -> None:
+@silence_errors
+def _note_mesh(mesh: Any, caller: Any) -> None:
     if caller.f_code.co_name != "make_mesh" and _INTERNAL in caller.f_code.co_filename:
         return
     if mesh.size < 2:
         return
     key = tuple((str(name), int(size)) for name, size in mesh.shape.items())
     frame = user_frame()
-    order = _order(mesh)
+    order = _device_order(mesh)
     used.update(order)
     if frame is not None and list(order) != sorted(order) and len(_orders) < _MOST:
         _orders.setdefault(order, line_of(frame))
@@ -73,24 +73,24 @@ def _made(mesh: Any, caller: Any) -> None:
         built[key] = line_of(frame)
         of = mesh.devices.flat[0].client.device_count()
         plain = bool(_plain) and caller.f_code.co_name == "make_mesh"
-        write(
-            "mesh", axes=[list(one) for one in key], line=built[key], of=of, told=_told(frame, dict(key)),
-            short=plain and environ.told_devices() and mesh.size < of, lines=stack(3),
+        write_event(
+            "mesh", axes=[list(one) for one in key], line=built[key], of=of, told=_other_axis_sizes(frame, dict(key)),
+            short=plain and environ.is_device_count_chosen() and mesh.size < of, lines=user_stack(3),
         )  # fmt: skip
 
 
-def _order(mesh: Any) -> tuple[int, ...]:
+def _device_order(mesh: Any) -> tuple[int, ...]:
     return tuple(int(one.id) for one in mesh.devices.flat)
 
 
-def other_order(*shardings: Any) -> list[Any]:
+def line_of_unusual_order(*shardings: Any) -> list[Any]:
     """The line that built the mesh of one of some shardings, whose devices are not in the order of their numbers."""
     meshes = [one.mesh for one in shardings if hasattr(getattr(one, "mesh", None), "devices")]
-    found = [_orders[order] for order in map(_order, meshes) if order in _orders]
+    found = [_orders[order] for order in map(_device_order, meshes) if order in _orders]
     return found[0] if len(found) == 1 else []
 
 
-def _told(frame: Any, sizes: dict[str, int]) -> list[Any] | None:
+def _other_axis_sizes(frame: Any, sizes: dict[str, int]) -> list[Any] | None:
     """Return other visible settings of these axes with different sizes."""
     for name, value in [*frame.f_locals.items(), *(frame.f_back.f_locals.items() if frame.f_back else ())]:
         known = value if isinstance(value, dict) else getattr(value, "__dict__", None)

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import called, program, sink
-from .flat import flat
-from .frames import of_traceback
-from .sink import quiet, write
-from .steps import evaluate
+from .flat import flatten_body
+from .frames import user_lines_of_traceback
+from .sink import silence_errors, write_event
+from .steps import evaluate_body
 
 _ROWS = 16
 _MOST = 2**25
@@ -37,7 +37,7 @@ _puts: dict[tuple[Any, ...], dict[str, Any]] = {}
 _programs: list[dict[str, Any]] = []
 
 
-@quiet
+@silence_errors
 def note_put(pairs: Sequence[tuple[Any, Any]], lines: list[Any]) -> None:
     """Arrays of the host were placed by one call: whether they end in rows of zeros."""
     arrays = [before for before, _ in pairs]
@@ -52,37 +52,37 @@ def note_put(pairs: Sequence[tuple[Any, Any]], lines: list[Any]) -> None:
     if known["full"] + known["padded"] < _FIRST:
         _placed.update((id(after), (weakref.ref(after), key, at)) for at, (_, after) in enumerate(pairs))
     several = [one for one in arrays if one.ndim]
-    count = max(map(_left_out, several))
+    count = max(map(_count_masked_rows, several))
     if count:
         known["masked"] = True
     else:
-        ends = [one for one in several if _data(one)]
-        if not ends or any(one[-1].any() and not _mask(one) for one in several):
+        ends = [one for one in several if _is_example_array(one)]
+        if not ends or any(one[-1].any() and not _is_mask(one) for one in several):
             known["full"] += 1
             return
-        count = min(_zeros(one) for one in ends)
+        count = min(_count_zero_rows(one) for one in ends)
     known["padded"] += 1
     if 0 < count < min(rows):
         known.update(count=count, arrays=[one.copy() for one in arrays])
 
 
-def _left_out(one: Any) -> int:
+def _count_masked_rows(one: Any) -> int:
     """How many of the last rows an array leaves out that is of ones and then of zeros, whole rows of them."""
     flat = one.reshape(one.shape[0], -1)
     if not (flat[0] == 1).all() or flat[-1].any():
         return 0
-    if not (flat == flat[:, :1]).all() or not _mask(one):
+    if not (flat == flat[:, :1]).all() or not _is_mask(one):
         return 0
-    count = _zeros(one)
+    count = _count_zero_rows(one)
     return count if flat[: len(flat) - count].all() else 0
 
 
-def _data(one: Any) -> bool:
+def _is_example_array(one: Any) -> bool:
     """Return whether an array is one of examples, of several numbers each."""
-    return one.dtype.kind == "f" and one.ndim > 1 and not _mask(one)
+    return one.dtype.kind == "f" and one.ndim > 1 and not _is_mask(one)
 
 
-def _mask(one: Any) -> bool:
+def _is_mask(one: Any) -> bool:
     """Return whether an array consists of zeros and ones."""
     some = one.reshape(-1)[:_ROWS]
     if not ((some == 0) | (some == 1)).all():
@@ -90,17 +90,22 @@ def _mask(one: Any) -> bool:
     return one.dtype.kind == "b" or bool(((one == 0) | (one == 1)).all() and one.any())
 
 
-def _zeros(one: Any) -> int:
+def _count_zero_rows(one: Any) -> int:
     """How many rows of zeros an array ends in."""
     some = one.reshape(one.shape[0], -1).any(axis=1)
     return int(some[::-1].argmax()) if some.any() else len(some)
 
 
-@quiet
+@silence_errors
 def note_program(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -> None:
     """A program runs for the first time: which of its arguments were placed by which call."""
     closed = known.pop("closed", None)
-    if closed is None or not called.of_user(known) or len(_programs) >= _PROGRAMS or len(args) != len(closed.in_avals):
+    if (
+        closed is None
+        or not called.is_user_function(known)
+        or len(_programs) >= _PROGRAMS
+        or len(args) != len(closed.in_avals)
+    ):
         return
     by: dict[tuple[Any, ...], dict[int, int]] = {}
     for at, one in enumerate(args):
@@ -111,7 +116,7 @@ def note_program(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -
     if not by or not few or known["work"] > _WORK or known["pmap"]:
         return
     if not _programs:
-        atexit.register(_at_end)
+        atexit.register(_check_at_end)
     kept = [one if getattr(one, "nbytes", 0) <= _SMALL else None for one in args]
     shardings = [getattr(one, "sharding", None) for one in args]
     _programs.append({
@@ -120,8 +125,8 @@ def note_program(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -
     })  # fmt: skip
 
 
-@quiet
-def _at_end() -> None:
+@silence_errors
+def _check_at_end() -> None:
     import jax
 
     if "SHARDLINT_RUN_PROCESS" in os.environ:
@@ -135,20 +140,20 @@ def _at_end() -> None:
                 if key in one["by"]:
                     sink.still.append(True)
                     try:
-                        found = _counted(jax, one, one["by"][key], put, folder)
+                        found = _find_padding_effect(jax, one, one["by"][key], put, folder)
                     finally:
                         sink.still.clear()
                     if found is not None:
                         told = {key: one[key] for key in ("name", "defined", "called")}
                         rows = put["arrays"][0].shape[0]
                         told |= {"rows": rows, "count": put["count"], "masked": put["masked"]}
-                        write("padded", put=put["lines"], **told, **found)
+                        write_event("padded", put=put["lines"], **told, **found)
                         break
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _counted(
+def _find_padding_effect(
     jax: Any, one: dict[str, Any], at: dict[int, int], put: dict[str, Any], folder: str
 ) -> dict[str, Any] | None:
     """The result that changes with what the rows that fill up hold, and the line that takes the rows together."""
@@ -156,7 +161,7 @@ def _counted(
 
     closed = one["closed"]
     rows = put["arrays"][0].shape[0]
-    if sum(1 for _ in program.operations(closed.jaxpr)) > _OPERATIONS:
+    if sum(1 for _ in program.iterate_operations(closed.jaxpr)) > _OPERATIONS:
         return None
     back = {(aval.shape, aval.dtype) for aval in closed.out_avals}
     args: list[Any] = []
@@ -178,20 +183,22 @@ def _counted(
             return None
     changed = list(args)
     for number in at:
-        if _data(args[number]):
+        if _is_example_array(args[number]):
             changed[number] = args[number].copy()
             size = changed[number][-put["count"] :].shape
             changed[number][-put["count"] :] = np.random.default_rng(1).normal(size=size)
-        elif put["masked"] and not _mask(args[number]):  # numbers of classes or words, of which others there are good
+        elif put["masked"] and not _is_mask(
+            args[number]
+        ):  # numbers of classes or words, of which others there are good
             changed[number] = np.roll(args[number], put["count"], axis=0)
             changed[number][: -put["count"]] = args[number][: -put["count"]]
 
-    def again(*given: Any) -> Any:
-        return tuple(evaluate(closed.jaxpr, closed.consts, given, {}, None))
+    def run_again(*given: Any) -> Any:
+        return tuple(evaluate_body(closed.jaxpr, closed.consts, given, {}, None))
 
-    run = jax.jit(again, compiler_options={"xla_dump_to": folder, "xla_backend_optimization_level": 0})
+    run = jax.jit(run_again, compiler_options={"xla_dump_to": folder, "xla_backend_optimization_level": 0})
     try:
-        results = [_run(jax, run, each, one["shardings"]) for each in (args, changed)]
+        results = [_run_program(jax, run, each, one["shardings"]) for each in (args, changed)]
     except Exception:  # what cannot be run again is not judged
         if os.environ.get("SHARDLINT_RUN_DEBUG"):
             raise
@@ -199,28 +206,28 @@ def _counted(
     for number, (first, second) in enumerate(zip(*results, strict=True)):
         if first.size <= _FEW and first.dtype.kind == "f" and np.isfinite([first, second]).all():
             if (np.abs(first - second) > _CHANGED * np.abs(first)).any():
-                lines = _together(closed, number, rows)
+                lines = _lines_joining_rows(closed, number, rows)
                 return {"lines": lines} if lines else None
     return None
 
 
-def _run(jax: Any, run: Any, args: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
+def _run_program(jax: Any, run: Any, args: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
     given = [one if lies is None else jax.device_put(one, lies) for one, lies in zip(args, shardings, strict=True)]
     return [jax.device_get(one) for one in run(*given)]
 
 
-def _together(closed: Any, result: int, rows: int) -> list[Any]:
+def _lines_joining_rows(closed: Any, result: int, rows: int) -> list[Any]:
     """The user's lines of the last operation before a result that makes one of all the rows."""
-    ops = flat(closed.jaxpr)
+    ops = flatten_body(closed.jaxpr)
     waiting, done = [ops.results[result]], set[int]()
     while waiting:
         number = waiting.pop(0)
-        op = ops.makers.get(number) if number is not None and number not in done else None
+        op = ops.operations_by_value.get(number) if number is not None and number not in done else None
         if op is None or number is None:
             continue
         done.add(number)
-        lines = op.at or of_traceback(op.eqn.source_info.traceback)
-        if op.name == "reduce_sum" and rows in ops.shape(op.takes[0]) and lines:
+        lines = op.at or user_lines_of_traceback(op.eqn.source_info.traceback)
+        if op.name == "reduce_sum" and rows in ops.shape_of_value(op.takes[0]) and lines:
             return lines[:4]
         waiting += op.takes
     return []

@@ -12,25 +12,25 @@ _SMALL = 16
 _KEEPS = frozenset(("max", "min", "add", "clamp", "select_n", "neg", "mul", "div"))
 
 
-def quotients(eqn: Any, atom: Any, axes: Names, mean: bool, region: Region) -> None:
+def check_quotients(eqn: Any, atom: Any, axes: Names, mean: bool, region: Region) -> None:
     """A mean or sum over devices of quotients, each of a device's own two sums: that of the sums is another number."""
-    divided = _made(atom, region)
+    divided = _making_operation(atom, region)
     if divided is None or divided.primitive.name != "div" or getattr(divided.outvars[0].aval, "shape", ()):
         return
-    top, bottom = (_total(each, region) for each in divided.invars)
+    top, bottom = (_find_total_sum(each, region) for each in divided.invars)
     if top is None or bottom is None:
         return
     # Where jax counts the elements itself, or a count comes in whole, all devices divide by the same.
     value = region.known.get(bottom.outvars[0], Value())
     if value.given and not value.loose and not value.random and value.over & axes:
         what = "mean-of-quotients" if mean else "sum-of-quotients"
-        region.tell(what, eqn, axes=sorted(value.over & axes), divided=region.lines(divided)[:1])
+        region.note_observation(what, eqn, axes=sorted(value.over & axes), divided=region.operation_lines(divided)[:1])
 
 
-def _total(atom: Any, region: Region) -> Any:
+def _find_total_sum(atom: Any, region: Region) -> Any:
     """The sum of all of an array that a value is, past a least size for it, a scale or a change of its type."""
     for _ in range(ROUNDS):
-        eqn = _made(atom, region)
+        eqn = _making_operation(atom, region)
         if eqn is None:
             return None
         if eqn.primitive.name == "reduce_sum":
@@ -42,31 +42,31 @@ def _total(atom: Any, region: Region) -> Any:
     return None
 
 
-def norm_of(eqn: Any, region: Region) -> tuple[Any, ...]:
+def lines_of_norm(eqn: Any, region: Region) -> tuple[Any, ...]:
     """The lines of a root of sums of squares, one number for all that a device holds; none of another root."""
-    if getattr(eqn.outvars[0].aval, "shape", ()) or not _squares(eqn.invars[0], region, ROUNDS):
+    if getattr(eqn.outvars[0].aval, "shape", ()) or not _count_squares(eqn.invars[0], region, ROUNDS):
         return ()
-    return tuple(map(tuple, region.lines(eqn)[:4]))
+    return tuple(map(tuple, region.operation_lines(eqn)[:4]))
 
 
-def _squares(atom: Any, region: Region, depth: int) -> int:
+def _count_squares(atom: Any, region: Region, depth: int) -> int:
     """Of how many squares an array is the sum, over all of its elements where it is one number; 0 of something else.
 
     What a mean was taken off before is none: of a spread that of one device's rows may do.
     """
-    eqn = _made(atom, region)
+    eqn = _making_operation(atom, region)
     if eqn is None or not depth:
         return 0
     name = eqn.primitive.name
     if name in ("add", "add_any"):
         terms = [one for one in eqn.invars if not hasattr(one, "val") and region.known.get(one, Value()).given]
-        counts = [_squares(one, region, depth - 1) for one in terms]
+        counts = [_count_squares(one, region, depth - 1) for one in terms]
         return sum(counts) if all(counts) else 0
     if name == "reduce_sum":
-        return 0 if eqn.outvars[0].aval.shape else _squares(eqn.invars[0], region, depth - 1)
+        return 0 if eqn.outvars[0].aval.shape else _count_squares(eqn.invars[0], region, depth - 1)
     same = name == "mul" and eqn.invars[0] is eqn.invars[1]
     if same or name == "square" or (name == "integer_pow" and eqn.params.get("y") == 2):
-        before = _made(eqn.invars[0], region)
+        before = _making_operation(eqn.invars[0], region)
         return int(before is None or before.primitive.name != "sub")
     return 0
 
@@ -76,7 +76,7 @@ def scaled_by_norm(eqn: Any, taken: Sequence[Value], region: Region) -> tuple[An
     shapes = [tuple(getattr(getattr(atom, "aval", None), "shape", ())) for atom in eqn.invars]
     for at, value in enumerate(taken):
         atom = eqn.invars[at]
-        if not value.norm or value.loose or hasattr(atom, "val") or _rank(atom, region):
+        if not value.norm or value.loose or hasattr(atom, "val") or _original_rank(atom, region):
             continue
         for other, each in enumerate(taken):
             varies = value.over & each.over & frozenset(region.sizes)
@@ -85,16 +85,16 @@ def scaled_by_norm(eqn: Any, taken: Sequence[Value], region: Region) -> tuple[An
     return ()
 
 
-def parts_scaled(value: Value, axes: Names, size: int, eqn: Any, region: Region) -> None:
+def check_scaled_parts(value: Value, axes: Names, size: int, eqn: Any, region: Region) -> None:
     """A result put together of parts that were scaled by the norm of each. What is reduced after it was scaled is no
     part: to clip the gradients of each device before their mean is a plan of its own.
     """
     split = sorted(axes & value.over & frozenset(region.sizes))
     if value.scaled and split and size >= _SMALL and not region.pmap:
-        region.tell("local-norm", eqn, list(map(list, value.scaled)), axes=split)
+        region.note_observation("local-norm", eqn, list(map(list, value.scaled)), axes=split)
 
 
-def _rank(atom: Any, region: Region) -> int:
+def _original_rank(atom: Any, region: Region) -> int:
     """The dimensions of an array, before it was laid out for others."""
     for _ in range(ROUNDS):
         eqn = region.maker.get(atom)
@@ -104,7 +104,7 @@ def _rank(atom: Any, region: Region) -> int:
     return len(getattr(atom.aval, "shape", ()))
 
 
-def _made(atom: Any, region: Region) -> Any:
+def _making_operation(atom: Any, region: Region) -> Any:
     """The operation a value comes from, past what only changes its type or shape."""
     for _ in range(ROUNDS):
         eqn = None if hasattr(atom, "val") else region.maker.get(atom)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import decided, fetched, meshes, padded, ran, replicas
-from .frames import discarded, is_user, stack
-from .program import nbytes, spec_text
-from .sink import quiet, write
+from .frames import find_discarding_line, is_user, user_stack
+from .program import bytes_when_whole, spec_text
+from .sink import silence_errors, write_event
 
 _LEAST = 4096
 _LOOKS = 3
@@ -23,50 +23,50 @@ _filled_at: dict[str, list[int]] = {}
 
 def install(jax: Any) -> None:
     """Watch the public names; jax itself uses others."""
-    jax.device_put = _watched(jax, jax.device_put, "jax.device_put")
-    jax.lax.with_sharding_constraint = _watched(
+    jax.device_put = _wrap_placement(jax, jax.device_put, "jax.device_put")
+    jax.lax.with_sharding_constraint = _wrap_placement(
         jax, jax.lax.with_sharding_constraint, "jax.lax.with_sharding_constraint"
     )
-    jax.make_array_from_callback = _filled(jax, jax.make_array_from_callback)
-    jax.make_array_from_single_device_arrays = _filled(jax, jax.make_array_from_single_device_arrays)
+    jax.make_array_from_callback = _wrap_callback_maker(jax, jax.make_array_from_callback)
+    jax.make_array_from_single_device_arrays = _wrap_callback_maker(jax, jax.make_array_from_single_device_arrays)
     for name in ("asarray", "array"):
-        setattr(jax.numpy, name, _brought(jax, getattr(jax.numpy, name), f"jnp.{name}"))
+        setattr(jax.numpy, name, _wrap_transfer(jax, getattr(jax.numpy, name), f"jnp.{name}"))
 
 
-def _brought(jax: Any, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _wrap_transfer(jax: Any, function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a wrapper of a function that moves host arrays to a device of jax's choice."""
 
     @functools.wraps(function)
-    def brought(*args: Any, **kwargs: Any) -> Any:
+    def transfer_and_note(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         if args and args[0] is not result and not isinstance(result, jax.core.Tracer):
             _note_brought(result, name)
         return result
 
-    return brought
+    return transfer_and_note
 
 
-@quiet
+@silence_errors
 def _note_brought(result: Any, name: str) -> None:
-    if nbytes(result) >= _LEAST:
-        ran.note_host(result, stack(), name)
+    if bytes_when_whole(result) >= _LEAST:
+        ran.note_host(result, user_stack(), name)
 
 
-def _filled(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_callback_maker(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def filled(*args: Any, **kwargs: Any) -> Any:
+    def make_and_compare(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         callback = args[2] if len(args) > 2 else kwargs.get("data_callback")
-        _alike(jax, result, callback if callable(callback) else None)
+        _compare_parts(jax, result, callback if callable(callback) else None)
         return result
 
-    return filled
+    return make_and_compare
 
 
-@quiet
-def _alike(jax: Any, result: Any, callback: Any = None) -> None:
+@silence_errors
+def _compare_parts(jax: Any, result: Any, callback: Any = None) -> None:
     """Parts of an array that were to be different rows of it and are copies of one another; and copies that are not."""
-    lines = stack()
+    lines = user_stack()
     seen = _filled_at.setdefault(str(lines[:1]), [0])
     seen[0] += 1
     if not lines or seen[0] > _LOOKS or isinstance(result, jax.core.Tracer):
@@ -75,23 +75,29 @@ def _alike(jax: Any, result: Any, callback: Any = None) -> None:
         return
     import numpy as np
 
-    for found in replicas.unequal(jax, [result], [""]):
-        write("copies-differ", lines=lines, spec=spec_text(result.sharding), bytes=nbytes(result), **found)
+    for found in replicas.find_unequal_replicas(jax, [result], [""]):
+        write_event(
+            "copies-differ",
+            lines=lines,
+            spec=spec_text(result.sharding),
+            bytes=bytes_when_whole(result),
+            **found,
+        )
     parts = {str(shard.index): shard.data for shard in result.addressable_shards}
-    if len(parts) < 2 or nbytes(result) < _LEAST:
+    if len(parts) < 2 or bytes_when_whole(result) < _LEAST:
         return
     samples = [np.asarray(part).reshape(-1)[:_SAMPLE] for part in parts.values()]
     # Zeros and other constants are alike and meant so, and a few small numbers may be by chance.
     if len(set(samples[0].tolist())) < _DIFFERENT:
         return
     if all(one.shape == samples[0].shape and (one == samples[0]).all() for one in samples[1:]):
-        write(
+        write_event(
             "same-shards", lines=lines, shape=list(result.shape), dtype=str(result.dtype), parts=len(parts),
-            spec=spec_text(result.sharding), bytes=nbytes(result), callback=_written(callback),
+            spec=spec_text(result.sharding), bytes=bytes_when_whole(result), callback=_definition_place(callback),
         )  # fmt: skip
 
 
-def _written(function: Any) -> list[Any] | None:
+def _definition_place(function: Any) -> list[Any] | None:
     """Where the function of a callback is written, if it is a `def` of the user's."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -101,95 +107,106 @@ def _written(function: Any) -> list[Any] | None:
     return [os.path.abspath(code.co_filename), code.co_firstlineno, code.co_name]  # noqa: PTH100
 
 
-def _watched(jax: Any, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _wrap_placement(jax: Any, function: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(function)
-    def placed(*args: Any, **kwargs: Any) -> Any:
+    def place_and_note(*args: Any, **kwargs: Any) -> Any:
         try:
             result = function(*args, **kwargs)
         except Exception as error:
-            _raised(name, args, error)
+            _note_error(name, args, error)
             raise
-        _placed(jax, name, args, kwargs, result, sys._getframe(1))
+        _note_placement(jax, name, args, kwargs, result, sys._getframe(1))
         return result
 
-    return placed
+    return place_and_note
 
 
-@quiet
-def _raised(name: str, args: Any, error: Exception) -> None:
-    lines = stack()
+@silence_errors
+def _note_error(name: str, args: Any, error: Exception) -> None:
+    lines = user_stack()
     if lines:
         text = f"{type(error).__name__}: {error}".split("\n")[0]
-        write("raised", name=name, error=text[:300], what=_shapes(args), lines=lines)
+        write_event("raised", name=name, error=text[:300], what=_describe_first_argument(args), lines=lines)
 
 
-@quiet
-def _placed(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: Any) -> None:
-    line = discarded(caller)
+@silence_errors
+def _note_placement(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: Any) -> None:
+    line = find_discarding_line(caller)
     if line is not None:
-        write("discarded", name=name, line=line, what=_shapes((result,)), bytes=bytes_of(jax, result))
+        write_event(
+            "discarded",
+            name=name,
+            line=line,
+            what=_describe_first_argument((result,)),
+            bytes=bytes_of(jax, result),
+        )
     if name == "jax.device_put":
         given = args[0] if args else kwargs.get("x")
         leaves = zip(jax.tree_util.tree_leaves(given), jax.tree_util.tree_leaves(result), strict=False)
         pairs = list(leaves)[:400]
         if len(args) < 2 and kwargs.get("device") is None:
-            _left_there(jax, pairs)
-        lines = _lies(jax, result, args[1] if len(args) > 1 else kwargs.get("device"))
+            _note_left_on_device(jax, pairs)
+        lines = _describe_placements(jax, result, args[1] if len(args) > 1 else kwargs.get("device"))
         fetched.note_placed(lines)
         padded.note_put(pairs, lines)
-        _undone(pairs)
-        _placed_again(pairs, lines)
-        _moved_on(jax, pairs)
-    if name == "jax.device_put" and _asked_none(args, kwargs) and meshes.built:
-        _none(jax, name, result)
+        _note_undone(pairs)
+        _note_placed_again(pairs, lines)
+        _note_moved_to_many(jax, pairs)
+    if name == "jax.device_put" and _is_device_none(args, kwargs) and meshes.built:
+        _note_missing_target(jax, name, result)
 
 
-def _left_there(jax: Any, pairs: list[tuple[Any, Any]]) -> None:
+def _note_left_on_device(jax: Any, pairs: list[tuple[Any, Any]]) -> None:
     """Arrays of the host that were brought to a device by a `device_put` without a sharding."""
     lines: list[Any] = []
     for before, after in pairs:
-        if not hasattr(before, "sharding") and not isinstance(after, jax.core.Tracer) and nbytes(after) >= _LEAST:
-            lines = lines or stack()
+        if (
+            not hasattr(before, "sharding")
+            and not isinstance(after, jax.core.Tracer)
+            and bytes_when_whole(after) >= _LEAST
+        ):
+            lines = lines or user_stack()
             ran.note_host(after, lines, "jax.device_put")
 
 
-def _undone(pairs: list[tuple[Any, Any]]) -> None:
+def _note_undone(pairs: list[tuple[Any, Any]]) -> None:
     """Arrays that were placed split, and are made whole on all devices before a function of the user's took one."""
     found = []
     for before, after in [] if ran.split_taken else pairs:
-        by = ran.placed_by(before)
+        by = ran.lines_placing_array(before)
         if by and len(after.sharding.device_set) > 1 and after.sharding.is_fully_replicated:
-            if ran.held(before, before.sharding) < nbytes(before):
+            if ran.bytes_per_device(before, before.sharding) < bytes_when_whole(before):
                 found.append((before, by))
     if found:
-        before, by = max(found, key=lambda each: nbytes(each[0]))
-        write(
+        before, by = max(found, key=lambda each: bytes_when_whole(each[0]))
+        write_event(
             "placement-overridden",
-            lines=stack(), before=by, count=len(found), shape=list(before.shape), dtype=str(before.dtype),
-            spec=spec_text(before.sharding), bytes=sum(nbytes(one) for one, _ in found),
+            lines=user_stack(), before=by, count=len(found), shape=list(before.shape), dtype=str(before.dtype),
+            spec=spec_text(before.sharding), bytes=sum(bytes_when_whole(one) for one, _ in found),
         )  # fmt: skip
 
 
-def _placed_again(pairs: list[tuple[Any, Any]], lines: list[Any]) -> None:
+def _note_placed_again(pairs: list[tuple[Any, Any]], lines: list[Any]) -> None:
     """Arrays that a call has just placed split, and that are placed otherwise by another one: all is sent once more."""
     for before, after in pairs:
-        by = ran.placed_by(before)
-        if not by or nbytes(before) < _LEAST or by == lines[:2]:
+        by = ran.lines_placing_array(before)
+        if not by or bytes_when_whole(before) < _LEAST or by == lines[:2]:
             continue
         lay, lies = before.sharding, after.sharding
         if lay.is_fully_replicated or lies.is_fully_replicated or lay.is_equivalent_to(lies, before.ndim):
             continue
-        write(
-            "placed-again", lines=lines[:4], before=by, put=lines[:2], decided=ran.decided_by(before),
-            mesh=meshes.other_order(lay, lies), spec=spec_text(lay), now=spec_text(lies), shape=list(before.shape),
-            dtype=str(before.dtype), bytes=nbytes(before),
+        write_event(
+            "placed-again", lines=lines[:4], before=by, put=lines[:2], decided=ran.lines_deciding_layout(before),
+            mesh=meshes.line_of_unusual_order(lay, lies), spec=spec_text(lay), now=spec_text(lies),
+            shape=list(before.shape),
+            dtype=str(before.dtype), bytes=bytes_when_whole(before),
         )  # fmt: skip
 
 
-def _lies(jax: Any, result: Any, target: Any = None) -> list[Any]:
+def _describe_placements(jax: Any, result: Any, target: Any = None) -> list[Any]:
     """Where arrays lie that were placed on several devices, one of each type and spec; the lines that placed some."""
     lines: list[Any] = []
-    known = dict(decided.leaves(jax, target)) if target is not None else {}
+    known = dict(decided.shardings_by_path(jax, target)) if target is not None else {}
     for path, one in jax.tree_util.tree_flatten_with_path(result)[0][:400]:
         sharding = getattr(one, "sharding", None)
         if (
@@ -198,19 +215,19 @@ def _lies(jax: Any, result: Any, target: Any = None) -> list[Any]:
             or len(getattr(sharding, "device_set", ())) < 2
         ):
             continue
-        if nbytes(one) >= _LEAST:
-            lines = lines or stack()
+        if bytes_when_whole(one) >= _LEAST:
+            lines = lines or user_stack()
             ran.note_put(one, lines)
-            ran.note_decided(one, decided.by_path(known, jax.tree_util.keystr(path)))
-            facts = ran.leaf(jax.tree_util.keystr(path), one, 0)
-            write(
+            ran.note_decided(one, decided.lines_for_path(known, jax.tree_util.keystr(path)))
+            facts = ran.describe_leaf(jax.tree_util.keystr(path), one, 0)
+            write_event(
                 "put",
                 **{key: facts[key] for key in ("name", "shape", "dtype", "bytes", "held", "spec", "devices")},
             )
     return lines
 
 
-def _moved_on(jax: Any, pairs: list[tuple[Any, Any]]) -> None:
+def _note_moved_to_many(jax: Any, pairs: list[tuple[Any, Any]]) -> None:
     """Arrays that a function made on one device, and that are placed on several now."""
     for before, after in pairs:
         if (
@@ -219,16 +236,16 @@ def _moved_on(jax: Any, pairs: list[tuple[Any, Any]]) -> None:
         ):
             continue
         maker = ran.maker_of(before)
-        if maker and nbytes(before) >= _LEAST:
-            write("moved-on", maker=maker, shape=list(before.shape), dtype=str(before.dtype))
+        if maker and bytes_when_whole(before) >= _LEAST:
+            write_event("moved-on", maker=maker, shape=list(before.shape), dtype=str(before.dtype))
 
 
-def _asked_none(args: Any, kwargs: Any) -> bool:
+def _is_device_none(args: Any, kwargs: Any) -> bool:
     """Return whether `device=None` was passed. `device_put(x)` by itself moves host arrays."""
     return args[1] is None if len(args) > 1 else "device" in kwargs and kwargs["device"] is None
 
 
-def _none(jax: Any, name: str, result: Any) -> None:
+def _note_missing_target(jax: Any, name: str, result: Any) -> None:
     leaves = [leaf for leaf in jax.tree_util.tree_leaves(result) if isinstance(leaf, jax.Array)]
     single = [
         leaf
@@ -236,12 +253,18 @@ def _none(jax: Any, name: str, result: Any) -> None:
         if not isinstance(leaf, jax.core.Tracer) and len(leaf.sharding.device_set) == 1
     ]
     if single and len(single) == len(leaves):
-        lines = stack()
+        lines = user_stack()
         if lines:
-            write("put-none", name=name, lines=lines, what=_shapes((result,)), bytes=bytes_of(jax, result))
+            write_event(
+                "put-none",
+                name=name,
+                lines=lines,
+                what=_describe_first_argument((result,)),
+                bytes=bytes_of(jax, result),
+            )
 
 
-def _shapes(args: Any) -> str:
+def _describe_first_argument(args: Any) -> str:
     """The first argument, for a person: `float32[512,2048]`, or how many arrays a tree has."""
     import jax
 

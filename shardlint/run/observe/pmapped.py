@@ -12,7 +12,7 @@ from .values import is_key
 _ELEMENTS = 2**24
 
 
-def as_regions(jax: Any, options: dict[str, Any], given: Sequence[Any]) -> Iterator[dict[str, Any]]:
+def convert_to_regions(jax: Any, options: dict[str, Any], given: Sequence[Any]) -> Iterator[dict[str, Any]]:
     """The function with its arrays and specs: with the rows of each device behind those of the others along the first
     dimension of a batch, and along its second, as that of a batch of sequences may be. Nothing where a device's part
     is no batch, or too large.
@@ -41,12 +41,12 @@ def as_regions(jax: Any, options: dict[str, Any], given: Sequence[Any]) -> Itera
         return
     count = devices.pop()
     name = options.get("axis_name") or "_internal_pmap_axis_name"
-    whole = [axis is None or _copies(jax, one) for one, axis in zip(leaves, numbers, strict=True)]
+    whole = [axis is None or _is_copied(jax, one) for one, axis in zip(leaves, numbers, strict=True)]
     sizes = (one.size // (count if same else 1) for one, same in zip(leaves, whole, strict=True))
     if sum(sizes) > _ELEMENTS:
         return
     values = [
-        jax.device_get(one) if not same or axis is None else _first(one)
+        jax.device_get(one) if not same or axis is None else _first_row(one)
         for one, axis, same in zip(leaves, numbers, whole, strict=True)
     ]
     tree = jax.tree_util.tree_structure(tuple(given))
@@ -57,28 +57,29 @@ def as_regions(jax: Any, options: dict[str, Any], given: Sequence[Any]) -> Itera
         spec = jax.sharding.PartitionSpec
         split = spec(*[None] * (dim - 1), name)
         arrays = [
-            one if same else _joined(one, dim) for one, same in zip(values, whole, strict=True)
+            one if same else _join_rows(one, dim) for one, same in zip(values, whole, strict=True)
         ]
         specs = [spec() if same else split for same in whole]
         yield {
-            "function": functools.partial(_stacked, jax, function), "inside": function, "values": arrays, "tree": tree,
+            "function": functools.partial(_stack_result, jax, function), "inside": function, "values": arrays,
+            "tree": tree,
             "options": {"in_specs": jax.tree_util.tree_unflatten(tree, specs), "out_specs": spec(name)},
             "mesh": jax.sharding.Mesh(jax.local_devices()[:count], (name,)), "copies": True,
         }  # fmt: skip
 
 
-def _stacked(jax: Any, function: Callable[..., Any], *args: Any) -> Any:
+def _stack_result(jax: Any, function: Callable[..., Any], *args: Any) -> Any:
     """Return the result of a function on one device, as a row of the result of `pmap`."""
     return jax.tree_util.tree_map(lambda one: jax.numpy.asarray(one)[None], function(*args))
 
 
-def _copies(jax: Any, one: Any) -> bool:
+def _is_copied(jax: Any, one: Any) -> bool:
     """Return whether each device gets equal data, by samples."""
-    rows = replicas.rows_of(jax, one) or list(jax.device_get(one))
-    return all(replicas.same(rows[0], row) for row in rows[1:])
+    rows = replicas.sample_rows(jax, one) or list(jax.device_get(one))
+    return all(replicas.is_same_sample(rows[0], row) for row in rows[1:])
 
 
-def _first(one: Any) -> Any:
+def _first_row(one: Any) -> Any:
     """Return the row of the first device."""
     import numpy as np
 
@@ -88,7 +89,7 @@ def _first(one: Any) -> Any:
     return np.asarray(one)[0]
 
 
-def _joined(one: Any, dim: int) -> Any:
+def _join_rows(one: Any, dim: int) -> Any:
     import numpy as np
 
     one = np.moveaxis(one, 0, dim - 1)

@@ -15,8 +15,8 @@ import sys
 from typing import Any
 
 from . import replicas
-from .frames import is_user, line_of, stack, user_frame, user_line
-from .sink import quiet, write
+from .frames import is_user, line_of, user_frame, user_line, user_stack
+from .sink import silence_errors, write_event
 
 _LAUNCHES = 20000
 _SAMPLED = 64
@@ -29,8 +29,8 @@ _log: list[Any] = []
 
 def begin() -> None:
     """Watch the files this process opens to write, and how it ends, also without jax."""
-    sys.addaudithook(_audit)
-    atexit.register(_ended)
+    sys.addaudithook(_audit_open)
+    atexit.register(_note_end)
 
 
 def install(jax: Any) -> None:
@@ -38,7 +38,7 @@ def install(jax: Any) -> None:
     from jax._src import distributed, pjit
     from jax._src.interpreters import pxla
 
-    distributed.State.initialize = _filled(distributed.State.initialize)
+    distributed.State.initialize = _wrap_initialize(distributed.State.initialize)
     if hasattr(jax.config, "jax_cpu_collectives_implementation"):
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # The fast path of jax starts a program past Python from its second call on.
@@ -47,15 +47,15 @@ def install(jax: Any) -> None:
     call = pxla.ExecuteReplicated.__call__
 
     @functools.wraps(call)
-    def launched(self: Any, *args: Any) -> Any:
-        _launched(jax, self, args)
+    def launch_and_note(self: Any, *args: Any) -> Any:
+        _note_launch(jax, self, args)
         return call(self, *args)
 
-    pxla.ExecuteReplicated.__call__ = launched
-    atexit.register(_ended)
+    pxla.ExecuteReplicated.__call__ = launch_and_note
+    atexit.register(_note_end)
 
 
-def _filled(initialize: Any) -> Any:
+def _wrap_initialize(initialize: Any) -> Any:
     known = inspect.signature(initialize).parameters
     given = {
         "coordinator_address": os.environ["SHARDLINT_RUN_COORDINATOR"],
@@ -65,23 +65,23 @@ def _filled(initialize: Any) -> Any:
     }
 
     @functools.wraps(initialize)
-    def initialized(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def initialize_with_defaults(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = inspect.signature(initialize).bind(self, *args, **kwargs).arguments
         for name, value in given.items():
             if name in known and bound.get(name) is None:
                 bound[name] = value
-        write("initialize", line=user_line(), processes=bound.get("num_processes"))
+        write_event("initialize", line=user_line(), processes=bound.get("num_processes"))
         bound.pop("self", None)
         done = initialize(self, **bound)
         # After jax's own, so before it: that one waits for the other processes.
-        atexit.register(_ended)
+        atexit.register(_note_end)
         return done
 
-    return initialized
+    return initialize_with_defaults
 
 
-@quiet
-def _launched(jax: Any, executable: Any, args: Any) -> None:
+@silence_errors
+def _note_launch(jax: Any, executable: Any, args: Any) -> None:
     from jax._src import distributed
 
     if distributed.global_state.client is None or _launches[0] >= _LAUNCHES:
@@ -101,18 +101,18 @@ def _launched(jax: Any, executable: Any, args: Any) -> None:
     number = _launches[0]
     _launches[0] += 1
     avals = [f"{getattr(one, 'dtype', '?')}{list(getattr(one, 'shape', ()))}" for one in args]
-    _record(
-        {"n": number, "name": known.get("name") or str(executable.name), "lines": stack(3),
+    _write_record(
+        {"n": number, "name": known.get("name") or str(executable.name), "lines": user_stack(3),
          "program": known.get("digest", ""), "arguments": [
              [names[at] if at < len(names) else f"argument {at}", text] for at, text in enumerate(avals[:200])
          ]}
     )  # fmt: skip
     runs = _runs[id(executable)] = _runs.get(id(executable), 0) + 1
     if runs & (runs - 1) == 0:
-        _hold(jax, number, names, args)
+        _note_largest_arguments(jax, number, names, args)
 
 
-def _hold(jax: Any, number: int, names: list[str], args: Any) -> None:
+def _note_largest_arguments(jax: Any, number: int, names: list[str], args: Any) -> None:
     """Take down what each part of the largest arguments holds, by where in the array it lies."""
     largest = sorted(enumerate(args), key=lambda pair: -int(getattr(pair[1], "size", 0) or 0))[:_SAMPLED]
     held = []
@@ -128,20 +128,20 @@ def _hold(jax: Any, number: int, names: list[str], args: Any) -> None:
             shards = {"all": one}
         else:
             continue
-        parts = {key: _digest(jax, data) for key, data in list(shards.items())[:8]}
+        parts = {key: _digest_data(jax, data) for key, data in list(shards.items())[:8]}
         if all(parts.values()):
             name = names[at] if at < len(names) else f"argument {at}"
             held.append([name, f"{one.dtype}{list(one.shape)}", parts])
     if held:
-        _record({"n": number, "held": held})
+        _write_record({"n": number, "held": held})
 
 
-def _digest(jax: Any, data: Any) -> str:
-    sample = replicas._sample(jax, data)
+def _digest_data(jax: Any, data: Any) -> str:
+    sample = replicas._sample_shard(jax, data)
     return "" if sample is None else hashlib.sha1(sample.tobytes()).hexdigest()[:16]
 
 
-def digest(computation: Any) -> str:
+def digest_program(computation: Any) -> str:
     """Return a digest that is equal for equal programs."""
     text = "\n".join(
         _POINTER.sub("0", line) if "callback" in line else line
@@ -151,7 +151,7 @@ def digest(computation: Any) -> str:
     return hashlib.sha1(text.encode()).hexdigest()[:16]
 
 
-def _record(facts: dict[str, Any]) -> None:
+def _write_record(facts: dict[str, Any]) -> None:
     if not _log:
         place = os.path.join(os.environ["SHARDLINT_RUN_FOLDER"], "launches")  # noqa: PTH118
         os.makedirs(place, exist_ok=True)  # noqa: PTH103
@@ -160,8 +160,8 @@ def _record(facts: dict[str, Any]) -> None:
     _log[0].write(json.dumps(facts, default=str) + "\n")
 
 
-@quiet
-def _ended() -> None:
+@silence_errors
+def _note_end() -> None:
     error = getattr(sys, "last_value", None)
     # What explains it is written before jax waits for the others.
     tell = getattr(sys.modules.get("_shardlint_observe"), "tell", None)
@@ -174,21 +174,21 @@ def _ended() -> None:
             last = [*line_of(trace.tb_frame)[:1], trace.tb_lineno, line_of(trace.tb_frame)[2]]
         trace = trace.tb_next
     said = f"{type(error).__name__}: {error}"[:300] if error is not None else ""
-    write("ended", said=said, line=last)
+    write_event("ended", said=said, line=last)
 
 
-def _audit(event: str, args: Any) -> None:
+def _audit_open(event: str, args: Any) -> None:
     if event == "open":
         path, _, flags = args
         writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR) and not flags & os.O_APPEND
         if writes and isinstance(path, str):
-            _file(path)
+            _note_file(path)
     elif event == "os.rename" and isinstance(args[1], str):
-        _file(args[1])
+        _note_file(args[1])
 
 
-@quiet
-def _file(path: str) -> None:
+@silence_errors
+def _note_file(path: str) -> None:
     if path in _written or len(_written) > 1000 or path.startswith("/dev/"):
         return
     _written.add(path)
@@ -198,11 +198,11 @@ def _file(path: str) -> None:
     if whole.startswith(own) or "__pycache__" in whole or f"{os.sep}.cache{os.sep}" in whole:
         return
     frame = user_frame()
-    if frame is not None and not _importing():
-        write("file", path=whole, line=line_of(frame))
+    if frame is not None and not _is_importing():
+        write_event("file", path=whole, line=line_of(frame))
 
 
-def _importing() -> bool:
+def _is_importing() -> bool:
     frame: Any = sys._getframe(2)
     while frame is not None and not is_user(frame.f_code.co_filename):
         if "importlib" in frame.f_code.co_filename:

@@ -10,10 +10,10 @@ import weakref
 from typing import Any
 
 from . import again, apart, called, decided, host, meshes, padded, replicas, rows
-from .frames import stack
+from .frames import user_stack
 from .lowered import executables
-from .program import nbytes, spec_text
-from .sink import quiet, write
+from .program import bytes_when_whole, spec_text
+from .sink import silence_errors, write_event
 from .values import axes_in, is_key
 
 _LEAST = 256
@@ -39,24 +39,24 @@ def install(jax: Any) -> None:
     call = pxla.ExecuteReplicated.__call__
 
     @functools.wraps(call)
-    def ran(self: Any, *args: Any) -> Any:
-        before = _before(jax, self, args)
+    def run_and_note(self: Any, *args: Any) -> Any:
+        before = _note_before_run(jax, self, args)
         results = call(self, *args)
         if before is not None:
-            _after(jax, self, before, results)
+            _note_after_run(jax, self, before, results)
         return results
 
-    pxla.ExecuteReplicated.__call__ = ran
+    pxla.ExecuteReplicated.__call__ = run_and_note
 
 
-@quiet
-def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
+@silence_errors
+def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
     known = executables.get(executable)
     if known is None:
         return None
     names = known["arguments"]
     args = args[len(args) - len(names) :] if 0 < len(names) <= len(args) else args
-    lines = stack()
+    lines = user_stack()
     shardings = [getattr(one, "sharding", None) for one in args]
     key = (
         known["name"],
@@ -64,29 +64,29 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
         tuple((getattr(one, "shape", ()), str(getattr(one, "dtype", ""))) for one in args),
     )
     if known["defined"] and key in _first:
-        _spelled(known, names, args, shardings, _first[key], lines)
+        _note_respelled_call(known, names, args, shardings, _first[key], lines)
     _first[key] = shardings
     if executable in _ran:
         return None
     _ran.add(executable)
-    called.note(known, args, lines)
-    _gathered(known, names, args, shardings, lines)
-    _made_whole(known, names, args, shardings, lines)
+    called.note_names(known, args, lines)
+    _note_gathered_arguments(known, names, args, shardings, lines)
+    _report_made_replicated(known, names, args, shardings, lines)
     for what in ("scanned", "shuffled"):
-        _along_rows(what, known, names, args, shardings, lines)
+        _report_split_along_scan(what, known, names, args, shardings, lines)
     taken = [
-        leaf(names[at] if at < len(names) else f"argument {at}", one, at)
+        describe_leaf(names[at] if at < len(names) else f"argument {at}", one, at)
         for at, one in enumerate(args[:_MOST])
-        if nbytes(one) >= _LEAST
+        if bytes_when_whole(one) >= _LEAST
     ]
-    if not split_taken and called.of_user(known) and any(one["held"] < one["bytes"] for one in taken):
+    if not split_taken and called.is_user_function(known) and any(one["held"] < one["bytes"] for one in taken):
         split_taken.append(lines)
-    host.taken(known, names, args, lines, leaf)
+    host.report_host_arguments(known, names, args, lines, describe_leaf)
     padded.note_program(known, args, lines)
     kept = known.pop("again", ())
-    again.look(jax, kept, args, known["regions"], _drawn_by, _made_by)
-    own = _has_pmap(known) and replicas.own_numbers(jax, args)
-    equal = replicas.before_call(jax, names, args, _made_by) if _has_pmap(known) and not own else []
+    again.judge_regions(jax, kept, args, known["regions"], _lines_drawing_array, _lines_making_array)
+    own = _has_pmap(known) and replicas.has_number_per_device(jax, args)
+    equal = replicas.note_before_call(jax, names, args, _lines_making_array) if _has_pmap(known) and not own else []
     return {"known": known, "taken": taken, "lines": lines, "equal": equal, "kept": kept if equal else (), "own": own}
 
 
@@ -94,22 +94,22 @@ def _has_pmap(known: dict[str, Any]) -> bool:
     return known["pmap"] or any(each["pmap"] for each in known["regions"])
 
 
-@quiet
-def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> None:
+@silence_errors
+def _note_after_run(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> None:
     known, names = before["known"], before["known"]["results"]
     given = []
     for at, one in enumerate(list(results)[:_MOST]):
         name = "out" + (names[at] if at < len(names) else f"[{at}]")
         if _has_pmap(known):
-            rows.note(jax, one, name)
+            rows.remember_rows(jax, one, name)
         if is_key(one):
-            _note_made(one, before["lines"], known["name"])
-        if nbytes(one) >= _LEAST:
-            note_decided(one, known["constrained"].get(at) or decided.of_result(known["defined"], name[3:]))
+            _note_maker(one, before["lines"], known["name"])
+        if bytes_when_whole(one) >= _LEAST:
+            note_decided(one, known["constrained"].get(at) or decided.lines_for_result(known["defined"], name[3:]))
             if at in known["reshaped"]:
                 _reshaped[id(one)] = (weakref.ref(one), known["reshaped"][at])
-            given.append(leaf(name, one, at))
-            _note_made(one, before["lines"], known["name"])
+            given.append(describe_leaf(name, one, at))
+            _note_maker(one, before["lines"], known["name"])
             if len(known["regions"]) == 1 and (lines := known["regions"][0].get("varying", {}).get(at)):
                 varying[tuple(one.shape), str(one.dtype)] = lines
             drawn = known["regions"][0].get("drawn", {}) if len(known["regions"]) == 1 else {}
@@ -120,7 +120,7 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
     }
     meshes.used.update(int(device.id) for device in devices)
     if given or before["taken"] or known["work"]:
-        write(
+        write_event(
             "ran",
             name=known["name"],
             defined=known["defined"],
@@ -131,24 +131,24 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
             pmap=_has_pmap(known),
             taken=before["taken"],
             given=given,
-            idle={} if before["own"] else _idle(known),
+            idle={} if before["own"] else _idle_axes(known),
             collectives=sum(each["collectives"] for each in known["regions"]),
         )
     if any(not each.get("checked") for each in known["regions"]):
         at_call = {"name": known["name"], "defined": known["defined"], "lines": before["lines"]}
-        for found in replicas.unequal(jax, results, names):
-            write("unequal", regions=_lines_of(known), **at_call, **found)
+        for found in replicas.find_unequal_replicas(jax, results, names):
+            write_event("unequal", regions=_lines_of_program(known), **at_call, **found)
         if before["equal"]:
             collectives = sum(each["collectives"] for each in known["regions"])
             alike = frozenset(one.at for one in before["equal"] if one.alike)
-            for found in replicas.parted(jax, results, names, before["equal"]):
+            for found in replicas.find_parted_results(jax, results, names, before["equal"]):
                 made = known["regions"][0].get("varying", {}) if len(known["regions"]) == 1 else {}
-                more = {"regions": _lines_of(known), "inside": made.get(found["at"], [])}
-                more["met"] = [] if found["apart"] else apart.met(before["kept"], alike, found["at"])
-                write("parted", collectives=collectives, **more, **at_call, **found)
+                more = {"regions": _lines_of_program(known), "inside": made.get(found["at"], [])}
+                more["met"] = [] if found["apart"] else apart.lines_where_met(before["kept"], alike, found["at"])
+                write_event("parted", collectives=collectives, **more, **at_call, **found)
 
 
-def _idle(known: dict[str, Any]) -> dict[str, Any]:
+def _idle_axes(known: dict[str, Any]) -> dict[str, Any]:
     """The axes along which all devices multiply the same, where regions do most of what a program multiplies."""
     regions = [each for each in known["regions"] if each.get("work")]
     # Where all draw the same, that they do the same work is what comes of it.
@@ -161,28 +161,28 @@ def _idle(known: dict[str, Any]) -> dict[str, Any]:
     return {"axes": sizes, "made": regions[0]["made"], "pmap": regions[0]["pmap"]} if sizes else {}
 
 
-def _lines_of(known: dict[str, Any]) -> list[Any]:
+def _lines_of_program(known: dict[str, Any]) -> list[Any]:
     return [each[key] for each in known["regions"] for key in ("made", "defined") if each.get(key)]
 
 
 def note_host(one: Any, lines: list[Any], name: str) -> None:
     """Remember where an array of the host was brought to a device, by a function that is asked for no placement."""
-    _note_made(one, lines, name)
+    _note_maker(one, lines, name)
 
 
-def _note_made(one: Any, lines: list[Any], name: str) -> None:
+def _note_maker(one: Any, lines: list[Any], name: str) -> None:
     key = id(one)
     if len(_made) < _NOTED:
         _made[key] = (weakref.ref(one), lines[:2], name)
 
 
-def _drawn_by(one: Any) -> list[Any]:
+def _lines_drawing_array(one: Any) -> list[Any]:
     """The lines that drew an array's random numbers in a manual region; none of others."""
     known = _drawn.get(id(one))
     return known[1] if known is not None and known[0]() is one else []
 
 
-def _made_by(one: Any) -> list[Any]:
+def _lines_making_array(one: Any) -> list[Any]:
     """The lines of the call that gave an array; none of others."""
     made = _made.get(id(one))
     return made[1] if made is not None and made[0]() is one else []
@@ -209,22 +209,22 @@ def note_decided(one: Any, lines: list[Any]) -> None:
         _decided[id(one)] = (weakref.ref(one), lines[:3])
 
 
-def _lines_in(notes: dict[int, tuple[Any, list[Any]]], one: Any) -> list[Any]:
+def _lines_in_notes(notes: dict[int, tuple[Any, list[Any]]], one: Any) -> list[Any]:
     known = notes.get(id(one))
     return known[1] if known is not None and known[0]() is one else []
 
 
-def placed_by(one: Any) -> list[Any]:
+def lines_placing_array(one: Any) -> list[Any]:
     """The lines that placed an array by hand; none of others."""
-    return _lines_in(_put, one)
+    return _lines_in_notes(_put, one)
 
 
-def decided_by(one: Any) -> list[Any]:
+def lines_deciding_layout(one: Any) -> list[Any]:
     """The lines that decided how an array lies."""
-    return _lines_in(_decided, one)
+    return _lines_in_notes(_decided, one)
 
 
-def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
+def describe_leaf(name: str, one: Any, at: int) -> dict[str, Any]:
     """An array as it is written down."""
     sharding = getattr(one, "sharding", None)
     made = _made.get(id(one))
@@ -235,30 +235,30 @@ def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
         "at": at,
         "shape": list(one.shape),
         "dtype": str(one.dtype),
-        "bytes": nbytes(one),
-        "held": held(one, sharding),
+        "bytes": bytes_when_whole(one),
+        "held": bytes_per_device(one, sharding),
         "spec": spec_text(sharding) if sharding is not None else "the host",
         "devices": devices,
         "placed": bool(getattr(one, "committed", getattr(one, "_committed", False))),
         "made": made[1] if made is not None else [],
-        "put": _lines_in(_put, one),
-        "decided": _lines_in(_decided, one),
-        "reshaped": _lines_in(_reshaped, one),
+        "put": _lines_in_notes(_put, one),
+        "decided": _lines_in_notes(_decided, one),
+        "reshaped": _lines_in_notes(_reshaped, one),
         "maker": made[2] if made is not None else "",
     }
 
 
-def held(one: Any, sharding: Any) -> int:
+def bytes_per_device(one: Any, sharding: Any) -> int:
     """Bytes of an array on one device."""
     if sharding is None or not getattr(one, "size", 0):
-        return nbytes(one)
+        return bytes_when_whole(one)
     size = 1
     for part in sharding.shard_shape(tuple(one.shape)):
         size *= part
-    return nbytes(one) * size // int(one.size)
+    return bytes_when_whole(one) * size // int(one.size)
 
 
-def _spelled(known: Any, names: Any, args: Any, shardings: Any, before: Any, lines: Any) -> None:
+def _note_respelled_call(known: Any, names: Any, args: Any, shardings: Any, before: Any, lines: Any) -> None:
     """A program that ran before is asked for again, past the cache of calls: what was different of its arguments."""
     if len(shardings) != len(before):
         return
@@ -271,10 +271,10 @@ def _spelled(known: Any, names: Any, args: Any, shardings: Any, before: Any, lin
             found.append([name, spec_text(then), spec_text(now), [list(args[at].shape), str(args[at].dtype)]])
     if found:
         facts = {"name": known["name"], "defined": known["defined"], "lines": lines, "arguments": found[:8]}
-        write("unequal-equivalent-specs", **facts)
+        write_event("unequal-equivalent-specs", **facts)
 
 
-def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
+def _note_gathered_arguments(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
     """Arguments that are split, and that a region takes whole along an axis: gathered at each call."""
     for at, axes, line, mesh in known["whole"]:
         spec = getattr(shardings[at], "spec", None) if at < len(shardings) else None
@@ -285,29 +285,44 @@ def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, line
         lost = sorted(str(name) for name in split - set(axes) if sizes.get(name, 1) > 1)
         if not set(lost) <= set(mesh):
             continue
-        if lost and nbytes(args[at]) >= _LEAST:
-            facts = leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
-            write("taken-whole", name=known["name"], axes=lost, line=line, lines=lines, leaf=facts)
+        if lost and bytes_when_whole(args[at]) >= _LEAST:
+            facts = describe_leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
+            write_event("taken-whole", name=known["name"], axes=lost, line=line, lines=lines, leaf=facts)
 
 
-def _made_whole(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
+def _report_made_replicated(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
     """Report arrays that are computed replicated though all arguments of their shape and type are sharded."""
     for shape, dtype, where in known["made_whole"]:
-        arrays = [(at, one) for at, one in enumerate(args) if nbytes(one)]
+        arrays = [(at, one) for at, one in enumerate(args) if bytes_when_whole(one)]
         like = [at for at, one in arrays if list(one.shape) == shape and str(one.dtype) == dtype]
-        split = [shardings[at] is not None and held(args[at], shardings[at]) < nbytes(args[at]) for at in like]
-        if like and all(split) and nbytes(args[like[0]]) >= _LEAST:
-            facts = leaf(names[like[0]] if like[0] < len(names) else f"argument {like[0]}", args[like[0]], like[0])
-            write("made-whole", name=known["name"], defined=known["defined"], lines=where, called=lines, leaf=facts)
+        split = [
+            shardings[at] is not None
+            and bytes_per_device(args[at], shardings[at]) < bytes_when_whole(args[at])
+            for at in like
+        ]
+        if like and all(split) and bytes_when_whole(args[like[0]]) >= _LEAST:
+            facts = describe_leaf(
+                names[like[0]] if like[0] < len(names) else f"argument {like[0]}", args[like[0]], like[0]
+            )
+            write_event(
+                "made-whole",
+                name=known["name"],
+                defined=known["defined"],
+                lines=where,
+                called=lines,
+                leaf=facts,
+            )
 
 
-def _along_rows(what: str, known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
+def _report_split_along_scan(
+    what: str, known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any
+) -> None:
     """Arguments that are split along the dimension a scan goes through, or whose rows come in another order."""
     for at, where in known[what]:
         spec = getattr(shardings[at], "spec", None) if at < len(shardings) else None
         split = axes_in(spec[0]) if spec is not None and len(spec) else ()
         sizes = dict(shardings[at].mesh.shape) if split else {}
         axes = [name for name in split if sizes.get(name, 1) > 1]
-        if axes and nbytes(args[at]) >= _LEAST:
-            facts = leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
-            write(what, name=known["name"], axes=axes, lines=where or lines, called=lines, leaf=facts)
+        if axes and bytes_when_whole(args[at]) >= _LEAST:
+            facts = describe_leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
+            write_event(what, name=known["name"], axes=axes, lines=where or lines, called=lines, leaf=facts)

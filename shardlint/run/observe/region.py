@@ -7,53 +7,55 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import mapped
-from .frames import of_traceback, place
-from .manual import walk
-from .own_part import own_parts
-from .parameters import parameters
-from .parts import parts_scaled
-from .values import NONE, ROUNDS, TYPES, Names, Region, Value, inner, only_counts
+from .frames import place_of_source, user_lines_of_traceback
+from .manual import walk_jaxpr
+from .own_part import check_local_parts
+from .parameters import parameter_draws
+from .parts import check_scaled_parts
+from .values import NONE, ROUNDS, TYPES, Names, Region, Value, inner_jaxpr, is_count_constant
 
 
-def regions(jaxpr: Any, counts: frozenset[Any] = frozenset()) -> Iterator[tuple[Any, frozenset[int]]]:
+def find_regions(jaxpr: Any, counts: frozenset[Any] = frozenset()) -> Iterator[tuple[Any, frozenset[int]]]:
     """The operations in a program that begin a manual region, each with which of what it takes are constants that
     only count (`jnp.array(x.shape)`): jax hands these in beside the arguments.
     """
-    counts |= frozenset(variable for variable in jaxpr.constvars if only_counts(variable))
+    counts |= frozenset(variable for variable in jaxpr.constvars if is_count_constant(variable))
     for eqn in jaxpr.eqns:
         taken = frozenset(at for at, atom in enumerate(eqn.invars) if not hasattr(atom, "val") and atom in counts)
         if eqn.primitive.name in ("shard_map", "xla_pmap"):
             # jax writes some of its own, to run one operation of a region that is not jitted.
-            if "shard_map.py" not in _source(inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))):
+            if "shard_map.py" not in _source_of_body(
+                inner_jaxpr(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))
+            ):
                 yield eqn, taken
             continue
         for param in eqn.params.values():
             for each in param if isinstance(param, (tuple, list)) else (param,):
-                body = inner(each)
+                body = inner_jaxpr(each)
                 if hasattr(body, "eqns"):
                     first = len(eqn.invars) - len(body.invars)
                     inside = (at - first for at in taken if at >= first)
-                    yield from regions(body, frozenset(body.invars[at] for at in inside))
+                    yield from find_regions(body, frozenset(body.invars[at] for at in inside))
 
 
-def _source(body: Any) -> str:
+def _source_of_body(body: Any) -> str:
     return str(getattr(getattr(body, "debug_info", None), "func_src_info", "") or "")
 
 
-def halves(eqns: Sequence[Any]) -> list[str]:
+def label_gradient_halves(eqns: Sequence[Any]) -> list[str]:
     """Of each region whether its function is there again, as `first` or `second`: the halves of a gradient are."""
-    sources = [_source_of(eqn) for eqn in eqns]
+    sources = [_source_of_region(eqn) for eqn in eqns]
     return [
         "" if not source or sources.count(source) < 2 else "first" if sources.index(source) == at else "second"
         for at, source in enumerate(sources)
     ]
 
 
-def _source_of(eqn: Any) -> str:
-    return _source(inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))))
+def _source_of_region(eqn: Any) -> str:
+    return _source_of_body(inner_jaxpr(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))))
 
 
-def judge(
+def judge_region(
     eqn: Any,
     lines: list[Any],
     half: str = "",
@@ -64,18 +66,18 @@ def judge(
     `counts` which of its arguments are constants that only count, and `equal` which are equal on all devices.
     """
     pmap = eqn.primitive.name == "xla_pmap"
-    taken, given, sizes, checked = _of_pmap(eqn) if pmap else of_shard_map(eqn)
+    taken, given, sizes, checked = _pmap_axes(eqn) if pmap else shard_map_axes(eqn)
     taken = [frozenset() if at in equal else axes for at, axes in enumerate(taken)]
-    body = inner(eqn.params["call_jaxpr" if pmap else "jaxpr"])
+    body = inner_jaxpr(eqn.params["call_jaxpr" if pmap else "jaxpr"])
     info = getattr(body, "debug_info", None) or getattr(eqn.params.get("jaxpr"), "debug_info", None)
     source = str(getattr(info, "func_src_info", "") or "")
     # What jax makes a pmap of has no function of the user's.
     pmap = pmap or "pmap.py" in source or "linear_util.py" in source
-    made_at = mapped.line_of(source) or (mapped.only_pmap() if pmap else None)
+    made_at = mapped.line_of(source) or (mapped.line_of_only_pmap() if pmap else None)
     # What is traced at once from its call has no lines of its own.
-    called = of_traceback(eqn.source_info.traceback) or lines
+    called = user_lines_of_traceback(eqn.source_info.traceback) or lines
     differentiated = "jvp" in str(eqn.source_info.name_stack) or bool(half)
-    parts = None if eqn.primitive.name == "xla_pmap" else _dimensions(eqn, body)
+    parts = None if eqn.primitive.name == "xla_pmap" else _axes_by_dimension(eqn, body)
     if parts is not None:
         parts = [[NONE] * len(dims) if at in equal else dims for at, dims in enumerate(parts)]
     region = judge_body(
@@ -84,10 +86,10 @@ def judge(
     products = [(much, over) for much, over in region.products.values() if much]
     return {
         "seen": region.seen,
-        "function": source.split(" at ")[0] if place(source) else "",
+        "function": source.split(" at ")[0] if place_of_source(source) else "",
         "work": sum(much for much, _ in products) * math.prod(sizes.values()),
         "idle": sorted(frozenset(sizes).difference(*(over for _, over in products))) if products else [],
-        "defined": place(source),
+        "defined": place_of_source(source),
         "made": made_at,
         "called": called[:4],
         "collectives": region.collectives,
@@ -119,22 +121,22 @@ def judge_body(
     region.differentiated, region.pmap, region.back = differentiated, pmap, back
     region.dimensions.update(zip(body.invars, dimensions or (), strict=False))
     manual = frozenset(sizes)
-    values = walk(body, [Value(axes & manual, at not in counts) for at, axes in enumerate(taken)], region)
-    region.varying = _varying(values, body, region)
+    values = walk_jaxpr(body, [Value(axes & manual, at not in counts) for at, axes in enumerate(taken)], region)
+    region.varying = _lines_making_difference(values, body, region)
     for at, (value, axes) in enumerate(zip(values, given, strict=False)):
-        _result(at, value, axes, body.outvars[at], info, region, called, checked)
+        _check_result(at, value, axes, body.outvars[at], info, region, called, checked)
     if dimensions is not None and not back:
-        own_parts(body, dimensions, region)
+        check_local_parts(body, dimensions, region)
     # What a gradient keeps for its second half are masks, too.
     if not differentiated and any(one["what"] == "same-random" for one in region.seen):
-        kept = set(map(str, parameters(body, frozenset(at for at, axes in enumerate(taken) if axes & manual))))
+        kept = set(map(str, parameter_draws(body, frozenset(at for at, axes in enumerate(taken) if axes & manual))))
         region.seen = [
             one for one in region.seen if one["what"] != "same-random" or str(one["lines"][0]) not in kept
         ]
     return region
 
 
-def _result(
+def _check_result(
     at: int, value: Value, axes: Names, atom: Any, info: Any, region: Region, called: list[Any], checked: bool
 ) -> None:
     """A result that differs where it is said to be the same, or is the same where it is said to be split."""
@@ -144,7 +146,7 @@ def _result(
         return
     eqn = region.maker.get(atom)
     if eqn is not None and not region.differentiated:
-        parts_scaled(value, axes, math.prod(getattr(atom.aval, "shape", ())), eqn, region)
+        check_scaled_parts(value, axes, math.prod(getattr(atom.aval, "shape", ())), eqn, region)
     if eqn is not None and eqn.primitive.name in ("pvary", "pcast", "pbroadcast"):
         atom = atom if hasattr(eqn.invars[0], "val") else eqn.invars[0]
     lines = (
@@ -158,7 +160,7 @@ def _result(
     facts: dict[str, Any] = {"lines": lines, "result": name, "shape": shape, "at": at}
     if not checked and value.given and (differs := sorted((value.over & manual) - axes)):
         summed = list(map(list, value.summed)) if value.over & manual and region.collectives else []
-        own = _reduced(atom, frozenset(differs), region)
+        own = _lines_joining_rows(atom, frozenset(differs), region)
         region.seen.append({"what": "differs", "axes": differs, **facts, "summed": summed, "reduced": own})
     size = 1
     for part in shape:
@@ -178,7 +180,7 @@ def _result(
             region.seen.append({"what": "equal", "axes": equal, **facts})
 
 
-def _reduced(atom: Any, axes: Names, region: Region) -> list[Any]:
+def _lines_joining_rows(atom: Any, axes: Names, region: Region) -> list[Any]:
     """The lines of the last operation before a result that makes one of all the rows that a device has: a sum over
     devices would have followed it.
     """
@@ -197,7 +199,7 @@ def _reduced(atom: Any, axes: Names, region: Region) -> list[Any]:
     return []
 
 
-def _varying(values: Any, body: Any, region: Region) -> dict[int, list[Any]]:
+def _lines_making_difference(values: Any, body: Any, region: Region) -> dict[int, list[Any]]:
     """Where results are made that differ by device, by their number."""
     found = {}
     for at, (value, atom) in enumerate(zip(values, body.outvars, strict=False)):
@@ -212,20 +214,20 @@ def _varying(values: Any, body: Any, region: Region) -> dict[int, list[Any]]:
     return found
 
 
-def taken_by(eqn: Any) -> list[Names]:
+def axes_of_arguments(eqn: Any) -> list[Names]:
     """The axes that each argument of a region is split over."""
-    return (_of_pmap(eqn) if eqn.primitive.name == "xla_pmap" else of_shard_map(eqn))[0]
+    return (_pmap_axes(eqn) if eqn.primitive.name == "xla_pmap" else shard_map_axes(eqn))[0]
 
 
-def of_shard_map(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
+def shard_map_axes(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
     """The axes its arguments and results are split over, the sizes of those it makes manual, whether jax checks."""
     params = eqn.params
     if "in_names" in params:
-        taken = [flat(names.values()) for names in params["in_names"]]
-        given = [flat(names.values()) for names in params["out_names"]]
+        taken = [flatten_axes(names.values()) for names in params["in_names"]]
+        given = [flatten_axes(names.values()) for names in params["out_names"]]
     else:
-        taken = [flat(spec or ()) for spec in params["in_specs"]]
-        given = [flat(spec or ()) for spec in params["out_specs"]]
+        taken = [flatten_axes(spec or ()) for spec in params["in_specs"]]
+        given = [flatten_axes(spec or ()) for spec in params["out_specs"]]
     mesh = {str(name): int(size) for name, size in dict(params["mesh"].shape).items()}
     auto = {str(axis) for axis in params.get("auto", ())}
     manual = {str(axis) for axis in params.get("newly_manual_axes", params.get("manual_axes", mesh))} - auto
@@ -233,21 +235,21 @@ def of_shard_map(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bo
     return taken, given, {name: size for name, size in mesh.items() if name in manual and size > 1}, checked
 
 
-def _dimensions(eqn: Any, body: Any) -> list[list[Names]]:
+def _axes_by_dimension(eqn: Any, body: Any) -> list[list[Names]]:
     """The axes that split each dimension of each argument."""
     found = []
     named = eqn.params.get("in_names")
     for at, variable in enumerate(body.invars):
         rank = len(getattr(variable.aval, "shape", ()))
         if named is not None:
-            found.append([flat((named[at].get(dim, ()),)) for dim in range(rank)])
+            found.append([flatten_axes((named[at].get(dim, ()),)) for dim in range(rank)])
         else:
             spec = [*(eqn.params["in_specs"][at] or ()), *([None] * rank)]
-            found.append([flat((part,)) for part in spec[:rank]])
+            found.append([flatten_axes((part,)) for part in spec[:rank]])
     return found
 
 
-def _of_pmap(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
+def _pmap_axes(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
     params = eqn.params
     axis = str(params["axis_name"])
     taken = [frozenset() if at is None else frozenset((axis,)) for at in params["in_axes"]]
@@ -255,7 +257,7 @@ def _of_pmap(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
     return taken, given, {axis: int(params["global_axis_size"] or params["axis_size"])}, False
 
 
-def flat(parts: Any) -> Names:
+def flatten_axes(parts: Any) -> Names:
     """The axes of a spec."""
     found: set[str] = set()
     for part in parts:

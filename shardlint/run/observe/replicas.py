@@ -11,19 +11,19 @@ _SAMPLE = 4096
 _ARRAYS = 64
 
 
-def unequal(jax: Any, results: Sequence[Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def find_unequal_replicas(jax: Any, results: Sequence[Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Results of which two devices hold the same part, and other numbers in it."""
-    for at, one in _largest(results):
+    for at, one in _choose_largest(results):
         sharding = getattr(one, "sharding", None)
         if sharding is None or len(sharding.device_set) < 2:
             continue
         first: dict[str, Any] = {}
         for shard in one.addressable_shards:
-            sample, key = _sample(jax, shard.data), str(shard.index)
+            sample, key = _sample_shard(jax, shard.data), str(shard.index)
             if sample is None:
                 break
             known = first.setdefault(key, (shard.device, sample))
-            if known[1] is not sample and not same(known[1], sample):
+            if known[1] is not sample and not is_same_sample(known[1], sample):
                 yield {
                     "result": names[at] if at < len(names) else f"[{at}]", "shape": list(one.shape),
                     "dtype": str(one.dtype), "pair": [known[0].id, shard.device.id],
@@ -46,22 +46,22 @@ class Before:
     at: int
 
 
-def before_call(
+def note_before_call(
     jax: Any, names: Sequence[str], args: Sequence[Any], made: Callable[[Any], list[Any]]
 ) -> list[Before]:
     """The arguments of a call of `pmap`; none where nothing is the same on every device."""
     found = []
-    for at, one in _largest(args):
-        rows = rows_of(jax, one)
+    for at, one in _choose_largest(args):
+        rows = sample_rows(jax, one)
         if rows:
-            alike = all(same(rows[0], row) for row in rows[1:])
+            alike = all(is_same_sample(rows[0], row) for row in rows[1:])
             blank = alike and bool((rows[0] == rows[0][:1]).all())
             name = names[at] if at < len(names) else f"argument {at}"
             found.append(Before((tuple(one.shape), str(one.dtype)), name, rows, alike, blank, made(one), at))
     return found if any(one.alike for one in found) else []
 
 
-def own_numbers(jax: Any, args: Sequence[Any]) -> bool:
+def has_number_per_device(jax: Any, args: Sequence[Any]) -> bool:
     """Return whether each device gets a number of its own, such as the learning rate of a sweep."""
     for one in args:
         devices = len(getattr(getattr(one, "sharding", None), "device_set", ()))
@@ -71,36 +71,40 @@ def own_numbers(jax: Any, args: Sequence[Any]) -> bool:
     return False
 
 
-def parted(
+def find_parted_results(
     jax: Any, results: Sequence[Any], names: Sequence[str], given: list[Before]
 ) -> Iterator[dict[str, Any]]:
     """Results of `pmap` that differ by device though the arguments that they take the place of were the same on all,
     and those that differed before and are moved by the same on all: no replicas of one another.
     """
-    largest = max((_count(one.form[0]) for one in given if one.alike), default=0)
+    largest = max((_count_elements(one.form[0]) for one in given if one.alike), default=0)
     told: list[tuple[dict[str, Any], bool]] = []
     kept = False
-    for at, one in _largest(results):
+    for at, one in _choose_largest(results):
         like = [each for each in given if each.form == (tuple(one.shape), str(one.dtype))]
-        if not like or _count(one.shape) * 50 < largest or len(one.shape) < 2:
+        if not like or _count_elements(one.shape) * 50 < largest or len(one.shape) < 2:
             continue
-        rows = rows_of(jax, one)
+        rows = sample_rows(jax, one)
         if not rows:
             continue
         name = names[at] if at < len(names) else f"[{at}]"
-        before = max(like, key=lambda each: _alike(each.name, name))
+        before = max(like, key=lambda each: _common_ending_length(each.name, name))
         found = {
             "at": at, "result": name, "shape": list(one.shape), "dtype": str(one.dtype), "argument": before.name,
             "apart": False, "made": before.made,
         }  # fmt: skip
         if not before.alike:
-            if _moved_alike(before.rows, rows):
+            if _is_changed_equally(before.rows, rows):
                 told.append(({**found, "apart": True}, False))
             continue
         # A moment of weights, which an optimizer begins with zeros, is of their form and has their key.
-        weights = (each for each in like if each.alike and not each.blank and _alike(each.name, before.name) > 2)
+        weights = (
+            each
+            for each in like
+            if each.alike and not each.blank and _common_ending_length(each.name, before.name) > 2
+        )
         empty = before.blank and not any(weights)
-        if all(same(rows[0], row) for row in rows[1:]):
+        if all(is_same_sample(rows[0], row) for row in rows[1:]):
             kept = kept or not empty
             continue
         told.append((found, empty))
@@ -109,13 +113,13 @@ def parted(
         yield from (found for found, empty in told if not (empty and kept))
 
 
-def _alike(argument: str, result: str) -> int:
+def _common_ending_length(argument: str, result: str) -> int:
     """How much of the ends of two names is the same: `state.mu['w']` and `[0].mu['w']`."""
     pairs = zip(reversed(argument), reversed(result), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _moved_alike(before: list[Any], after: list[Any]) -> bool:
+def _is_changed_equally(before: list[Any], after: list[Any]) -> bool:
     """Return whether a call adds an equal value to each device's copy."""
     import numpy as np
 
@@ -127,52 +131,52 @@ def _moved_alike(before: list[Any], after: list[Any]) -> bool:
     return 0 < most < apart and all(np.allclose(one, moved[0], rtol=1e-2, atol=2e-2 * most) for one in moved[1:])
 
 
-def rows_differ(jax: Any, one: Any) -> bool:
+def do_rows_differ(jax: Any, one: Any) -> bool:
     """Return whether the rows of an array with one row for each device differ."""
-    rows = rows_of(jax, one)
-    return bool(rows) and not all(same(rows[0], row) for row in rows[1:])
+    rows = sample_rows(jax, one)
+    return bool(rows) and not all(is_same_sample(rows[0], row) for row in rows[1:])
 
 
-def rows_of(jax: Any, one: Any) -> list[Any]:
+def sample_rows(jax: Any, one: Any) -> list[Any]:
     """A sample of each device's row, where an array of numbers has one for each."""
     sharding = getattr(one, "sharding", None)
     whole = sharding is None or len(sharding.device_set) == 1
     if whole and len(getattr(one, "shape", ())) > 1 and one.shape[0] == jax.local_device_count():
         if not hasattr(one, "nbytes"):
             return []
-        rows = [_sample(jax, row) for row in (one if sharding is None else jax.device_get(one))]
+        rows = [_sample_shard(jax, row) for row in (one if sharding is None else jax.device_get(one))]
         return [] if any(row is None for row in rows) else rows
     if sharding is None or len(sharding.device_set) < 2 or one.shape[:1] != (len(sharding.device_set),):
         return []
     shards = list(one.addressable_shards)
     if any(shard.data.shape[:1] != (1,) for shard in shards):
         return []
-    rows = [_sample(jax, shard.data) for shard in shards]
+    rows = [_sample_shard(jax, shard.data) for shard in shards]
     return [] if any(row is None for row in rows) else rows
 
 
-def parts(jax: Any, one: Any) -> list[Any]:
+def sample_parts(jax: Any, one: Any) -> list[Any]:
     """A sample of what each device holds of an array that is split, or of a row for each that the host has."""
     sharding = getattr(one, "sharding", None)
     if sharding is None or len(sharding.device_set) < 2:
         shape = tuple(getattr(one, "shape", ()))
         # What stands for an array, as where a program is only traced, has none.
         rows = list(one) if len(shape) > 1 and shape[0] == jax.local_device_count() and hasattr(one, "nbytes") else []
-        samples = [_sample(jax, row) for row in rows]
+        samples = [_sample_shard(jax, row) for row in rows]
     elif len({str(shard.index) for shard in one.addressable_shards}) < 2:
         return []
     else:
-        samples = [_sample(jax, shard.data) for shard in one.addressable_shards]
+        samples = [_sample_shard(jax, shard.data) for shard in one.addressable_shards]
     return [] if any(sample is None for sample in samples) else samples
 
 
-def _largest(arrays: Sequence[Any]) -> list[tuple[int, Any]]:
+def _choose_largest(arrays: Sequence[Any]) -> list[tuple[int, Any]]:
     """The largest arrays, that all comes to little time."""
     real = [(at, one) for at, one in enumerate(arrays) if hasattr(one, "dtype") and hasattr(one, "size")]
     return sorted(real, key=lambda pair: -int(pair[1].size))[:_ARRAYS]
 
 
-def _sample(jax: Any, data: Any) -> Any:
+def _sample_shard(jax: Any, data: Any) -> Any:
     """Some of the numbers of a shard, from all over it."""
     import numpy as np
 
@@ -183,7 +187,7 @@ def _sample(jax: Any, data: Any) -> Any:
     return flat[::step][:_SAMPLE]
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same_sample(one: Any, other: Any) -> bool:
     """Return whether two samples hold the same numbers, but for rounding."""
     import numpy as np
 
@@ -196,7 +200,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(np.mean(close) > 0.999)
 
 
-def _count(shape: Any) -> int:
+def _count_elements(shape: Any) -> int:
     total = 1
     for part in shape:
         total *= int(part)

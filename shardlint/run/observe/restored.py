@@ -8,55 +8,55 @@ from collections.abc import Callable
 from typing import Any
 
 from . import ran
-from .frames import is_user, kept_at
-from .program import nbytes
-from .sink import quiet
+from .frames import is_user, lines_at_call
+from .program import bytes_when_whole
+from .sink import silence_errors
 
 _LEAST = 4096
 _LEAVES = 400
 
 
-def _loads(module: Any, names: tuple[str, ...]) -> None:
+def _watch_loaders(module: Any, names: tuple[str, ...]) -> None:
     for name in names:
         if hasattr(module, name):
-            setattr(module, name, _loading(getattr(module, name), f"{module.__name__.partition('.')[0]}.{name}"))
+            setattr(module, name, _wrap_loader(getattr(module, name), f"{module.__name__.partition('.')[0]}.{name}"))
 
 
-def _loading(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _wrap_loader(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(function)
-    def loaded(*args: Any, **kwargs: Any) -> Any:
+    def load_and_note(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         caller = sys._getframe(1)
         if is_user(caller.f_code.co_filename):
-            _note(result, caller, name)
+            _note_restored(result, caller, name)
         return result
 
-    return loaded
+    return load_and_note
 
 
-@quiet
-def _note(result: Any, caller: Any, name: str) -> None:
+@silence_errors
+def _note_restored(result: Any, caller: Any, name: str) -> None:
     jax = sys.modules.get("jax")
     if jax is None or not hasattr(jax, "tree_util"):
         return
     lines: list[Any] = []
     for one in jax.tree_util.tree_leaves(result)[:_LEAVES]:
-        if hasattr(one, "__array_interface__") and nbytes(one) >= _LEAST:
-            lines = lines or kept_at(caller)
+        if hasattr(one, "__array_interface__") and bytes_when_whole(one) >= _LEAST:
+            lines = lines or lines_at_call(caller)
             ran.note_host(one, lines, name)
 
 
-def _archives(module: Any) -> None:
+def _watch_archives(module: Any) -> None:
     """The arrays of a `.npz` are read one by one."""
     kind: Any = module.NpzFile
-    kind.__getitem__ = _loading(kind.__getitem__, "np.load")
+    kind.__getitem__ = _wrap_loader(kind.__getitem__, "np.load")
 
 
 INSTALLERS: dict[str, Callable[[Any], None]] = {
-    "pickle": lambda module: _loads(module, ("load", "loads")),
-    "numpy": lambda module: _loads(module, ("load",)),
-    "numpy.lib.npyio": _archives,
-    "joblib": lambda module: _loads(module, ("load",)),
-    "safetensors.numpy": lambda module: _loads(module, ("load", "load_file")),
-    "flax.serialization": lambda module: _loads(module, ("from_bytes", "msgpack_restore", "from_state_dict")),
+    "pickle": lambda module: _watch_loaders(module, ("load", "loads")),
+    "numpy": lambda module: _watch_loaders(module, ("load",)),
+    "numpy.lib.npyio": _watch_archives,
+    "joblib": lambda module: _watch_loaders(module, ("load",)),
+    "safetensors.numpy": lambda module: _watch_loaders(module, ("load", "load_file")),
+    "flax.serialization": lambda module: _watch_loaders(module, ("from_bytes", "msgpack_restore", "from_state_dict")),
 }

@@ -7,8 +7,8 @@ import weakref
 from typing import Any
 
 from . import replicas, sink
-from .frames import stack
-from .sink import quiet, write
+from .frames import user_stack
+from .sink import silence_errors, write_event
 
 _MOST = 2000
 _of: dict[int, tuple[Any, str]] = {}
@@ -17,7 +17,7 @@ _ROUNDS = 3
 _taken: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
-def note(jax: Any, one: Any, name: str) -> None:
+def remember_rows(jax: Any, one: Any, name: str) -> None:
     """Remember a result of `pmap` that holds one number of each device."""
     if len(_of) < _MOST and len(one.shape) == 1 and jax.numpy.issubdtype(one.dtype, jax.numpy.floating):
         _of[id(one)] = (weakref.ref(one), name)
@@ -32,28 +32,28 @@ def install(jax: Any) -> None:
 
     def __getitem__(self: Any, index: Any) -> Any:
         if _of and type(index) is int and index == 0 and id(self) in _of:
-            _look(jax, self)
+            _inspect_indexing(jax, self)
         result = getitem(self, index)
         if type(index) is int and index == 0 and self.ndim > 1 and self.nbytes >= _LEAST:
-            _count(self, result)
+            _count_first_row(self, result)
         return result
 
     __getitem__.__doc__ = getitem.__doc__
     kind.__getitem__ = __getitem__
-    atexit.register(_tell)
+    atexit.register(_write_counts)
 
 
-@quiet
-def _look(jax: Any, one: Any) -> None:
+@silence_errors
+def _inspect_indexing(jax: Any, one: Any) -> None:
     known, name = _of.pop(id(one))
-    if known() is one and replicas.rows_differ(jax, one):
-        write(
-            "first-only", name="[0]", result=name, shape=list(one.shape), dtype=str(one.dtype), lines=stack()
+    if known() is one and replicas.do_rows_differ(jax, one):
+        write_event(
+            "first-only", name="[0]", result=name, shape=list(one.shape), dtype=str(one.dtype), lines=user_stack()
         )
 
 
-@quiet
-def _count(one: Any, result: Any) -> None:
+@silence_errors
+def _count_first_row(one: Any, result: Any) -> None:
     """Note how often a line leaves the first device's row on all. Leaves of a tree live together: one round."""
     sharding = one.sharding
     row = sharding.shard_shape(one.shape)
@@ -61,7 +61,7 @@ def _count(one: Any, result: Any) -> None:
         return
     if len(getattr(getattr(result, "sharding", None), "device_set", ())) < 2:
         return  # releases before 0.8.1 give what one device has
-    lines = stack(4)
+    lines = user_stack(4)
     key = (tuple(lines[0]), one.shape, str(one.dtype)) if lines else None
     if key is None or (key not in _taken and len(_taken) >= _MOST):
         return
@@ -74,11 +74,11 @@ def _count(one: Any, result: Any) -> None:
         known["alive"].append(weakref.ref(one))
 
 
-@quiet
-def _tell() -> None:
+@silence_errors
+def _write_counts() -> None:
     for (_, shape, dtype), one in _taken.items():
         if one["rounds"] >= _ROUNDS:
-            write(
+            write_event(
                 "row-taken", shape=list(shape), dtype=dtype, lines=one["lines"], times=one["rounds"],
                 devices=shape[0], bytes=one["bytes"],
             )  # fmt: skip

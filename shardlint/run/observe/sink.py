@@ -15,7 +15,7 @@ still: list[bool] = []
 """Not empty while functions are run that the program did not ask for."""
 
 
-def write(kind: str, **facts: Any) -> None:
+def write_event(kind: str, **facts: Any) -> None:
     """One thing that was seen; the same thing is written once, under pytest once for each of the first tests."""
     if still:
         return
@@ -35,11 +35,11 @@ def write(kind: str, **facts: Any) -> None:
             file.write(text + "\n")
 
 
-def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+def silence_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, of which no failure reaches the program: what cannot be seen is not reported."""
 
     @functools.wraps(function)
-    def tried(*args: Any, **kwargs: Any) -> Any:
+    def try_quietly(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except Exception as error:
@@ -47,7 +47,7 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
                 import traceback
 
                 traceback.print_exc()
-            write("failed", where=function.__qualname__, error=f"{type(error).__name__}: {error}"[:200])
+            write_event("failed", where=function.__qualname__, error=f"{type(error).__name__}: {error}"[:200])
             return None
 
-    return tried
+    return try_quietly

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .dims import Part
 from .flat import LOOP, Flat, Op
-from .sink import quiet
+from .sink import silence_errors
 from .values import GATHER, MOVE, REDUCE, SCATTER, TYPES, Region, axes_of
 
 _RUNNING = frozenset(("cumsum", "cumlogsumexp", "cumprod"))
@@ -15,7 +15,7 @@ _HANDED = TYPES | {LOOP, "mul", "div", "select_n", "transpose", "squeeze"}
 _MOST = 400
 
 
-def counts_places(number: int, ops: Flat) -> bool:
+def is_counting_positions(number: int, ops: Flat) -> bool:
     """Return whether a running sum is used only for whole numbers and tests: positions that each device counts for
     itself.
     """
@@ -29,7 +29,7 @@ def counts_places(number: int, ops: Flat) -> bool:
         if not users or one in ops.results:
             return False
         for op in users:
-            if op.name == "convert_element_type" and ops.kind(op.gives[0]) in "iu":
+            if op.name == "convert_element_type" and ops.type_letter(op.gives[0]) in "iu":
                 found = True
             elif op.name in _COUNTED:
                 waiting += op.gives
@@ -38,8 +38,8 @@ def counts_places(number: int, ops: Flat) -> bool:
     return found
 
 
-@quiet
-def slots(ops: Flat, known: dict[int, Part], region: Region) -> None:
+@silence_errors
+def check_slots(ops: Flat, known: dict[int, Part], region: Region) -> None:
     """Tell of places counted so in a buffer that is added up over the devices: rows of several come to one place."""
     if region.back:
         return
@@ -47,12 +47,12 @@ def slots(ops: Flat, known: dict[int, Part], region: Region) -> None:
         if op.name not in _WRITES or op.takes[0] is None or op.takes[1] is None or op.takes[2] is None:
             continue
         # What the sum over devices finds written by several.
-        axes = _added_up(op.gives[0], ops) & known.get(op.takes[2], Part()).axes & set(region.sizes)
+        axes = _axes_added_over(op.gives[0], ops) & known.get(op.takes[2], Part()).splitting_axes & set(region.sizes)
         if not axes:
             continue
         counter = None
-        for one in sorted(ops.behind(op.takes[1])):
-            made = ops.makers.get(one)
+        for one in sorted(ops.values_behind(op.takes[1])):
+            made = ops.operations_by_value.get(one)
             if made is None:
                 continue
             if made.name in GATHER | MOVE | SCATTER | REDUCE | {"axis_index"} and axes & set(axes_of(made.eqn)):
@@ -63,12 +63,12 @@ def slots(ops: Flat, known: dict[int, Part], region: Region) -> None:
                 if at < len(dims) and axes & dims[at]:
                     counter = counter or made
         if counter is not None:
-            lines = counter.at or region.lines(counter.eqn)
-            written = (op.at or region.lines(op.eqn))[:1]
-            region.tell("own-slots", counter.eqn, lines, axes=sorted(axes), written=written)
+            lines = counter.at or region.operation_lines(counter.eqn)
+            written = (op.at or region.operation_lines(op.eqn))[:1]
+            region.note_observation("own-slots", counter.eqn, lines, axes=sorted(axes), written=written)
 
 
-def _added_up(number: int, ops: Flat) -> set[str]:
+def _axes_added_over(number: int, ops: Flat) -> set[str]:
     """The axes over which a value is added up, past what keeps its places."""
     waiting, done, found = [number], set[int](), set[str]()
     while waiting and len(done) < _MOST:
@@ -79,10 +79,12 @@ def _added_up(number: int, ops: Flat) -> set[str]:
         for op in ops.users.get(one, ()):
             if op.name in REDUCE - {"pmax", "pmin"}:
                 found |= set(axes_of(op.eqn))
-            elif op.name in _HANDED or _plus(op, ops):
+            elif op.name in _HANDED or _is_plus_one(op, ops):
                 waiting += op.gives
     return found
 
 
-def _plus(op: Op, ops: Flat) -> bool:
-    return op.name in ("add", "add_any") and all(ops.shape(one) == ops.shape(op.gives[0]) for one in op.takes)
+def _is_plus_one(op: Op, ops: Flat) -> bool:
+    return op.name in ("add", "add_any") and all(
+        ops.shape_of_value(one) == ops.shape_of_value(op.gives[0]) for one in op.takes
+    )

@@ -36,15 +36,15 @@ def stand_in(
     counted = jax.device_count, jax.local_device_count
     jax.device_count = jax.local_device_count = lambda *_, **__: 1
     try:
-        def other(value: Any, name: str) -> Any:
-            stands = _other(value, mesh, alone, sizes if numbers in (True, name) else set())
+        def replace_once(value: Any, name: str) -> Any:
+            stands = _replacement_for(value, mesh, alone, sizes if numbers in (True, name) else set())
             if counts and stands is value and type(value) is int:
                 return counts.get(value, value)
             if met is not None and type(value) is int and stands is not value:
                 met.add(name)
             return stands
 
-        _change(function, other, undo)
+        _change_function(function, replace_once, undo)
         yield
     finally:
         jax.device_count, jax.local_device_count = counted
@@ -52,7 +52,7 @@ def stand_in(
             one()
 
 
-def _other(value: Any, mesh: Any, alone: Any, sizes: set[int]) -> Any:
+def _replacement_for(value: Any, mesh: Any, alone: Any, sizes: set[int]) -> Any:
     """Return the replacement of a value on one device, or the value itself if it does not depend on the mesh."""
     if type(value) is type(mesh) and value == mesh:
         return alone
@@ -71,7 +71,7 @@ def _is_pair(one: Any) -> bool:
     return isinstance(one, tuple) and len(one) == 2 and all(type(number) is int for number in one)
 
 
-def _change(function: Any, other: Callable[[Any, str], Any], undo: list[Callable[[], None]]) -> None:
+def _change_function(function: Any, other: Callable[[Any, str], Any], undo: list[Callable[[], None]]) -> None:
     waiting, done = [function], set[int]()
     while waiting and len(done) < _MOST:
         one = waiting.pop()
@@ -83,16 +83,16 @@ def _change(function: Any, other: Callable[[Any, str], Any], undo: list[Callable
         if not isinstance(one, types.FunctionType) or id(one) in done or not is_user(one.__code__.co_filename):
             continue
         done.add(id(one))
-        names = set(_names(one.__code__))
+        names = set(_names_in_code(one.__code__))
         for name in names & set(one.__globals__):
             put = functools.partial(_set_global, one.__globals__, name)
-            _one(one.__globals__[name], name, other, put, undo, waiting)
+            _replace_value(one.__globals__[name], name, other, put, undo, waiting)
         for name, cell in zip(one.__code__.co_freevars, one.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
             except ValueError:  # not yet filled
                 continue
-            _one(value, name, other, functools.partial(_set_cell, cell), undo, waiting)
+            _replace_value(value, name, other, functools.partial(_set_cell, cell), undo, waiting)
         defaults = one.__defaults__ or ()
         count = one.__code__.co_argcount
         changed = tuple(
@@ -104,7 +104,7 @@ def _change(function: Any, other: Callable[[Any, str], Any], undo: list[Callable
             one.__defaults__ = changed
 
 
-def _one(
+def _replace_value(
     value: Any,
     name: str,
     other: Callable[[Any, str], Any],
@@ -128,8 +128,8 @@ def _set_cell(cell: Any, value: Any) -> None:
     cell.cell_contents = value
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def _names_in_code(code: types.CodeType) -> Iterator[str]:
     yield from code.co_names
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
-            yield from _names(one)
+            yield from _names_in_code(one)

@@ -12,16 +12,16 @@ from .steps import steps_of
 _LEAST = 2
 
 
-def unreached(first: Region, second: Region) -> dict[str, Any] | None:
+def find_unreached_rows(first: Region, second: Region) -> dict[str, Any] | None:
     """The rows of a result that are the same for all that a region is given, where others are not, and the loop that
     hands pieces from device to device. `second` is the region on other arrays.
     """
     import numpy as np
 
-    loops = [step for step in steps_of(first.body).steps if _shifts(step.eqn)]
+    loops = [step for step in steps_of(first.body).steps if _is_shift(step.eqn)]
     if len(loops) != 1 or not loops[0].lines:
         return None
-    for at, (one, other) in enumerate(zip(first.results(), second.results(), strict=True)):
+    for at, (one, other) in enumerate(zip(first.run_region(), second.run_region(), strict=True)):
         if np.asarray(one).dtype.kind not in "fV" or one.ndim < 2 or one.shape[0] < _LEAST or any(first.out_specs[at]):
             continue
         same = [bool(np.array_equal(np.asarray(a), np.asarray(b))) for a, b in zip(one, other, strict=True)]
@@ -31,21 +31,21 @@ def unreached(first: Region, second: Region) -> dict[str, Any] | None:
             return {
                 "axes": first.sizes, "result": first.names[at], "shape": list(one.shape), "times": None,
                 "step": "loop", "taken": "unreached", "collective": False, "devices": first.several.size,
-                "lines": loops[0].lines[:4], "inside": [], "rows": _text(lost), "count": len(lost),
+                "lines": loops[0].lines[:4], "inside": [], "rows": _rows_as_text(lost), "count": len(lost),
             }  # fmt: skip
     return None
 
 
 def shifts_in_a_loop(region: Region) -> bool:
     """Return whether a loop of a region sends shards from device to device."""
-    return any(_shifts(step.eqn) for step in steps_of(region.body).steps)
+    return any(_is_shift(step.eqn) for step in steps_of(region.body).steps)
 
 
-def _shifts(eqn: Any) -> bool:
+def _is_shift(eqn: Any) -> bool:
     return eqn.primitive.name in ("scan", "while") and any(
-        one.primitive.name == "ppermute" for one, _, _ in program.operations(step_body(eqn))
+        one.primitive.name == "ppermute" for one, _, _ in program.iterate_operations(step_body(eqn))
     )
 
 
-def _text(rows: Sequence[int]) -> str:
+def _rows_as_text(rows: Sequence[int]) -> str:
     return f"{rows[0]} to {rows[-1]}" if len(rows) > 1 else str(rows[0])

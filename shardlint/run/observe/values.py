@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .frames import of_traceback
+from .frames import user_lines_of_traceback
 
 Names = frozenset[str]
 NONE: Names = frozenset()
@@ -86,34 +86,34 @@ class Region:
     products: dict[int, tuple[int, Names]] = field(default_factory=dict)
     """Of each product of matrices how much it multiplies, and the axes along which that differs."""
 
-    def multiplied(self, eqn: Any, value: Value, much: int) -> None:
+    def note_product(self, eqn: Any, value: Value, much: int) -> None:
         """Take down a product."""
         over = self.products.get(id(eqn), (0, NONE))[1] | value.over
         self.products[id(eqn)] = (much, frozenset(self.sizes) if value.loose else over)
 
-    def tell(self, what: str, eqn: Any, lines: list[Any] | None = None, **facts: Any) -> None:
+    def note_observation(self, what: str, eqn: Any, lines: list[Any] | None = None, **facts: Any) -> None:
         """Take down what was seen at an operation, once a line."""
-        lines = lines or self.lines(eqn)
+        lines = lines or self.operation_lines(eqn)
         key = (what, tuple(map(str, lines[:1])), str(facts.get("axes")))
         if lines and key not in self.told:
             self.told.add(key)
             self.seen.append({"what": what, "lines": lines[:4], **facts})
 
-    def ring(self, eqn: Any) -> bool:
+    def is_ring(self, eqn: Any) -> bool:
         """Return whether the carry of a loop is only shifted, and no device is treated differently."""
         return id(eqn) in self.rings
 
-    def lines(self, eqn: Any) -> list[Any]:
+    def operation_lines(self, eqn: Any) -> list[Any]:
         """The user's lines that led to an operation."""
-        return self.at or of_traceback(eqn.source_info.traceback)
+        return self.at or user_lines_of_traceback(eqn.source_info.traceback)
 
 
-def inner(param: Any) -> Any:
+def inner_jaxpr(param: Any) -> Any:
     """The jaxpr inside a closed one, or itself."""
     return getattr(param, "jaxpr", param)
 
 
-def divisor(eqn: Any, region: Region) -> float:
+def constant_divisor(eqn: Any, region: Region) -> float:
     """The constant by which a `div` or `mul` divides, also one that jax has converted first; 0 where there is none."""
     for atom in eqn.invars:
         for _ in range(ROUNDS):
@@ -130,7 +130,7 @@ def divisor(eqn: Any, region: Region) -> float:
     return 0.0
 
 
-def only_counts(constant: Any) -> bool:
+def is_count_constant(constant: Any) -> bool:
     """Return whether a constant that is no argument consists of a few whole numbers, such as batch sizes. A sum of
     those over devices is a count.
     """

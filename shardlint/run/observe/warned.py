@@ -9,8 +9,8 @@ import warnings
 from typing import Any
 
 from . import lowered
-from .frames import place, stack
-from .sink import quiet, write
+from .frames import place_of_source, user_stack
+from .sink import silence_errors, write_event
 
 _ABOUT = ("donated", "jit-of-pmap", "harding", "replicat")
 
@@ -22,12 +22,12 @@ def install(jax: Any) -> None:
     warn = warnings.warn
 
     @functools.wraps(warn)
-    def noted(message: Any, category: Any = None, stacklevel: int = 1, *args: Any, **kwargs: Any) -> None:
-        _noted(message, category)
+    def note_and_warn(message: Any, category: Any = None, stacklevel: int = 1, *args: Any, **kwargs: Any) -> None:
+        _note_warning(message, category)
         # Not the one of now: a program may have put another there.
         warnings.warn(message, category, stacklevel + 1, *args, **kwargs)
 
-    watched.__dict__.update(warn=noted, __getattr__=lambda name: getattr(warnings, name))
+    watched.__dict__.update(warn=note_and_warn, __getattr__=lambda name: getattr(warnings, name))
     for name in ("filters", "showwarning", "formatwarning", "_showwarnmsg"):
         watched.__dict__.pop(name, None)
     for name, module in list(sys.modules.items()):
@@ -35,8 +35,8 @@ def install(jax: Any) -> None:
             vars(module)["warnings"] = watched
 
 
-@quiet
-def _noted(message: Any, category: Any) -> None:
+@silence_errors
+def _note_warning(message: Any, category: Any) -> None:
     kind = (
         category
         if isinstance(category, type)
@@ -47,7 +47,7 @@ def _noted(message: Any, category: Any) -> None:
     text = str(message).split("\nSee")[0].strip()
     if issubclass(kind, DeprecationWarning) or not any(word in text for word in _ABOUT):
         return
-    lines = stack()
+    lines = user_stack()
     if lines:
-        defined = place(lowered.current[0]) if lowered.current else None
-        write("warning", text=text, category=kind.__name__, lines=lines, defined=defined)
+        defined = place_of_source(lowered.current[0]) if lowered.current else None
+        write_event("warning", text=text, category=kind.__name__, lines=lines, defined=defined)

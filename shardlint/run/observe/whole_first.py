@@ -10,8 +10,8 @@ from typing import Any
 
 from . import program
 from .flat import LOOP, Flat, Op
-from .sink import quiet
-from .values import CALLS, GATHER, REDUCE, ROUNDS, TYPES, Names, Region, axes_of, inner, scan_counts
+from .sink import silence_errors
+from .values import CALLS, GATHER, REDUCE, ROUNDS, TYPES, Names, Region, axes_of, inner_jaxpr, scan_counts
 
 _SUMS = frozenset(("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_prod"))
 _SAME = TYPES - {"reshape", "broadcast_in_dim"} | {LOOP, "neg", "stop_gradient"}
@@ -20,12 +20,12 @@ _CUTS = frozenset(("dynamic_slice", "gather"))
 _MOST = 400
 
 
-@quiet
-def whole_first(ops: Flat, region: Region) -> None:
+@silence_errors
+def check_gathered_first(ops: Flat, region: Region) -> None:
     """Tell what is seen in a region."""
     if region.back or region.differentiated:
         return
-    own = _differing(ops, region)
+    own = _differing_axes(ops, region)
     gathers: dict[Names, list[Op]] = {}
     for op in ops.ops:
         axes = frozenset(axes_of(op.eqn)) if op.name in REDUCE | GATHER else frozenset()
@@ -35,12 +35,12 @@ def whole_first(ops: Flat, region: Region) -> None:
         if op.name in GATHER:
             gathers.setdefault(axes, []).append(op)
         elif op.name not in ("pmax", "pmin"):
-            _then_cut(op, axes, size, ops, region)
+            _check_sum_then_cut(op, axes, size, ops, region)
     for axes, each in gathers.items():
-        _then_summed(each, axes, ops, own, region)
+        _check_gather_then_sum(each, axes, ops, own, region)
 
 
-def _differing(ops: Flat, region: Region) -> dict[int, Names]:
+def _differing_axes(ops: Flat, region: Region) -> dict[int, Names]:
     """The axes along which each value may differ."""
     known = {
         number: frozenset().union(*dims) & frozenset(region.sizes)
@@ -54,11 +54,11 @@ def _differing(ops: Flat, region: Region) -> dict[int, Names]:
     return known
 
 
-def _tell(what: str, op: Op, axes: Names, region: Region, **facts: Any) -> None:
-    region.tell(what, op.eqn, op.at or region.lines(op.eqn), axes=sorted(axes), **facts)
+def _report_operation(what: str, op: Op, axes: Names, region: Region, **facts: Any) -> None:
+    region.note_observation(what, op.eqn, op.at or region.operation_lines(op.eqn), axes=sorted(axes), **facts)
 
 
-def _then_cut(op: Op, axes: Names, size: int, ops: Flat, region: Region) -> None:
+def _check_sum_then_cut(op: Op, axes: Names, size: int, ops: Flat, region: Region) -> None:
     """A sum over devices of which each device keeps its own part."""
     for number in op.gives:
         waiting, cuts, dim = [number], list[Op](), -1
@@ -66,11 +66,12 @@ def _then_cut(op: Op, axes: Names, size: int, ops: Flat, region: Region) -> None
             one = waiting.pop()
             users = ops.users.get(one, [])
             for user in users:
-                others = [each for each in user.takes if each != one and each is not None and ops.shape(each)]
-                if user.name in _CUTS and user.takes[0] == one and _by_number(user, axes, ops):
+                others = [each for each in user.takes if each != one and each is not None and ops.shape_of_value(each)]
+                if user.name in _CUTS and user.takes[0] == one and _is_offset_by_device(user, axes, ops):
                     cuts.append(user)
                     dim = next(
-                        (at for at, (a, b) in enumerate(zip(ops.shape(one), user.params["slice_sizes"], strict=False))
+                        (at for at, (a, b) in enumerate(zip(ops.shape_of_value(one),
+                        user.params["slice_sizes"], strict=False))
                          if a == b * size or a == size), dim,
                     )  # fmt: skip
                 elif (user.name in _SAME | {"mul", "div", "reshape"}) and not others:
@@ -81,27 +82,38 @@ def _then_cut(op: Op, axes: Names, size: int, ops: Flat, region: Region) -> None
                 return
         if cuts:
             aval = ops.avals[number]
-            bytes_ = program.nbytes(aval)
-            _tell("summed-then-cut", op, axes, region, size=size, dim=max(dim, 0), bytes=bytes_, shape=_text(aval))
+            bytes_ = program.bytes_when_whole(aval)
+            _report_operation(
+                "summed-then-cut",
+                op,
+                axes,
+                region,
+                size=size,
+                dim=max(dim, 0),
+                bytes=bytes_,
+                shape=_type_as_text(aval),
+            )
             return
 
 
-def _by_number(op: Op, axes: Names, ops: Flat) -> bool:
+def _is_offset_by_device(op: Op, axes: Names, ops: Flat) -> bool:
     """Return whether a slice begins at an offset computed from the device's index."""
     for one in op.takes[1:]:
         if one is not None:
-            for each in ops.behind(one):
-                made = ops.makers.get(each)
+            for each in ops.values_behind(one):
+                made = ops.operations_by_value.get(each)
                 if made is not None and made.name == "axis_index" and set(axes_of(made.eqn)) <= axes:
                     return True
     return False
 
 
-def _text(aval: Any) -> str:
+def _type_as_text(aval: Any) -> str:
     return f"{aval.dtype}[{','.join(map(str, aval.shape))}]"
 
 
-def _then_summed(gathers: Sequence[Op], axes: Names, ops: Flat, own: dict[int, Names], region: Region) -> None:
+def _check_gather_then_sum(
+    gathers: Sequence[Op], axes: Names, ops: Flat, own: dict[int, Names], region: Region
+) -> None:
     """Report arrays that are all-gathered along some axes, and then only summed along their rows on each device."""
     rows = {op.gives[0]: int(op.params.get("all_gather_dimension", 0)) for op in gathers}
     summed = set[int]()
@@ -112,17 +124,29 @@ def _then_summed(gathers: Sequence[Op], axes: Names, ops: Flat, own: dict[int, N
         if op.name in _SUMS and rows[mine[0]] in op.params["axes"]:
             summed.update(op.gives)
             continue
-        to = {_row(op, one, rows[one], axes, ops, own) for one in mine if one is not None}
-        if len(to) == 1 and (row := to.pop()) is not None and all(_fits(one, op, row, rows, ops) for one in op.takes):
+        to = {_row_dimension_after(op, one, rows[one], axes, ops, own) for one in mine if one is not None}
+        if (
+            len(to) == 1
+            and (row := to.pop()) is not None
+            and all(_are_operands_rowwise(one, op, row, rows, ops) for one in op.takes)
+        ):
             rows.update(dict.fromkeys(op.gives, row))
     for op in gathers:
-        if _only(op.gives[0], rows, summed, ops):
+        if _is_used_by_row(op.gives[0], rows, summed, ops):
             aval = ops.avals[op.gives[0]]
             size = math.prod(region.sizes[axis] for axis in axes)
-            _tell("gathered-then-summed", op, axes, region, size=size, bytes=program.nbytes(aval), shape=_text(aval))
+            _report_operation(
+                "gathered-then-summed",
+                op,
+                axes,
+                region,
+                size=size,
+                bytes=program.bytes_when_whole(aval),
+                shape=_type_as_text(aval),
+            )
 
 
-def _only(number: int, rows: dict[int, int], summed: set[int], ops: Flat) -> bool:
+def _is_used_by_row(number: int, rows: dict[int, int], summed: set[int], ops: Flat) -> bool:
     """Return whether all uses of a value work on each row by itself, and end in sums over rows."""
     waiting, done = [number], set[int]()
     while waiting:
@@ -137,10 +161,10 @@ def _only(number: int, rows: dict[int, int], summed: set[int], ops: Flat) -> boo
     return True
 
 
-def _row(op: Op, one: int, row: int, axes: Names, ops: Flat, own: dict[int, Names]) -> int | None:
+def _row_dimension_after(op: Op, one: int, row: int, axes: Names, ops: Flat, own: dict[int, Names]) -> int | None:
     """The dimension of the rows after an operation that works on each by itself; None after another one."""
-    shape, name = ops.shape(one), op.name
-    out = ops.shape(op.gives[0])
+    shape, name = ops.shape_of_value(one), op.name
+    out = ops.shape_of_value(op.gives[0])
     if name in _SUMS or name in ("argmax", "argmin"):
         return None if row in op.params["axes"] else row - sum(at < row for at in op.params["axes"])
     if name == "broadcast_in_dim":
@@ -162,71 +186,77 @@ def _row(op: Op, one: int, row: int, axes: Names, ops: Flat, own: dict[int, Name
         if row in contracted or batch or other is None or axes & own.get(other, frozenset()):
             return None
         free = [at for at in range(len(shape)) if at not in contracted]
-        before = 0 if mine == 0 else len(ops.shape(op.takes[0])) - len(left)
+        before = 0 if mine == 0 else len(ops.shape_of_value(op.takes[0])) - len(left)
         return before + free.index(row)
     same = len(out) == len(shape) and out == shape
-    return row if same and (name in _SAME | _PAIRED | {"select_n"} or len(op.takes) == 1) and not _mixes(name) else None
+    return (
+        row
+        if same and (name in _SAME | _PAIRED | {"select_n"} or len(op.takes) == 1) and not _mixes_rows(name)
+        else None
+    )
 
 
-def _mixes(name: str) -> bool:
+def _mixes_rows(name: str) -> bool:
     """Return whether an operation on one array combines its rows."""
     return name.startswith(("cum", "sort", "rev", "fft", "top_k", "all_", "ppermute", "p", "reduce")) and name != "pow"
 
 
-def _fits(other: int | None, op: Op, row: int, rows: dict[int, int], ops: Flat) -> bool:
+def _are_operands_rowwise(other: int | None, op: Op, row: int, rows: dict[int, int], ops: Flat) -> bool:
     """Return whether the other operands of an operation are made of rows, too, or equal for all rows."""
-    if other is None or other in rows or op.name == "dot_general" or not ops.shape(other):
+    if other is None or other in rows or op.name == "dot_general" or not ops.shape_of_value(other):
         return True
-    made = ops.makers.get(other)
+    made = ops.operations_by_value.get(other)
     for _ in range(ROUNDS):
         if made is None or made.name not in ("convert_element_type", "copy", "pvary", "pcast"):
             break
-        made = ops.makers.get(made.takes[0]) if made.takes[0] is not None else None
+        made = ops.operations_by_value.get(made.takes[0]) if made.takes[0] is not None else None
     return made is not None and made.name == "broadcast_in_dim" and row not in made.params["broadcast_dimensions"]
 
 
-@quiet
-def each_round(body: Any, region: Region) -> None:
+@silence_errors
+def check_loop_gathers(body: Any, region: Region) -> None:
     """Tell of loops that gather, in each round, one large array that no round changes. Where they gather several in
     turn, as a step does that keeps no more than one layer whole, it is meant.
     """
     if region.back:
         return
-    for eqn, inside, constants in _loops(body):
-        gathers = [(one, region.sizes) for one in _all(inside) if one.primitive.name in GATHER]
-        sizes = [program.nbytes(one.outvars[0].aval) for one, _ in gathers]
-        kept = _constant(inside, constants)
+    for eqn, inside, constants in _find_loops(body):
+        gathers = [(one, region.sizes) for one in _all_operations(inside) if one.primitive.name in GATHER]
+        sizes = [program.bytes_when_whole(one.outvars[0].aval) for one, _ in gathers]
+        kept = _loop_constants(inside, constants)
         for (one, _), size in zip(gathers, sizes, strict=True):
             axes = frozenset(axes_of(one)) & set(region.sizes)
             if axes and one.invars[0] in kept and 2 * size > sum(sizes):
                 rounds = eqn.params.get("length")
-                shape = _text(one.outvars[0].aval)
-                region.tell("gather-in-loop", one, axes=sorted(axes), bytes=size, shape=shape, rounds=rounds)
+                shape = _type_as_text(one.outvars[0].aval)
+                region.note_observation(
+                    "gather-in-loop", one, axes=sorted(axes), bytes=size, shape=shape, rounds=rounds
+                )
 
 
-def _loops(body: Any) -> Iterator[tuple[Any, Any, frozenset[int]]]:
+def _find_loops(body: Any) -> Iterator[tuple[Any, Any, frozenset[int]]]:
     """Loops, their bodies, and which arguments of those are the same in each round."""
     for eqn in body.eqns:
         if eqn.primitive.name == "scan" and eqn.params.get("length", 2) > 1:
-            yield eqn, inner(eqn.params["jaxpr"]), frozenset(range(scan_counts(eqn)[0]))
+            yield eqn, inner_jaxpr(eqn.params["jaxpr"]), frozenset(range(scan_counts(eqn)[0]))
         elif eqn.primitive.name == "while":
-            yield eqn, inner(eqn.params["body_jaxpr"]), frozenset(range(eqn.params["body_nconsts"]))
+            yield eqn, inner_jaxpr(eqn.params["body_jaxpr"]), frozenset(range(eqn.params["body_nconsts"]))
         for param in eqn.params.values():
             for each in param if isinstance(param, (tuple, list)) else (param,):
-                if hasattr(inner(each), "eqns"):
-                    yield from _loops(inner(each))
+                if hasattr(inner_jaxpr(each), "eqns"):
+                    yield from _find_loops(inner_jaxpr(each))
 
 
-def _all(body: Any) -> Iterator[Any]:
+def _all_operations(body: Any) -> Iterator[Any]:
     for eqn in body.eqns:
         yield eqn
         if eqn.primitive.name in CALLS:
             for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-                if hasattr(inner(eqn.params.get(key)), "eqns"):
-                    yield from _all(inner(eqn.params[key]))
+                if hasattr(inner_jaxpr(eqn.params.get(key)), "eqns"):
+                    yield from _all_operations(inner_jaxpr(eqn.params[key]))
 
 
-def _constant(body: Any, constants: frozenset[int]) -> set[Any]:
+def _loop_constants(body: Any, constants: frozenset[int]) -> set[Any]:
     """The variables of a loop's body, also inside of calls, that no round changes."""
     kept = {body.invars[at] for at in constants}
     for eqn in body.eqns:
@@ -235,9 +265,9 @@ def _constant(body: Any, constants: frozenset[int]) -> set[Any]:
             kept.update(eqn.outvars)
         elif eqn.primitive.name in CALLS:
             for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-                called = inner(eqn.params.get(key))
+                called = inner_jaxpr(eqn.params.get(key))
                 if hasattr(called, "eqns"):
                     first = len(taken) - len(called.invars)
                     inside = (at - first for at, one in enumerate(taken) if one in kept and at >= first)
-                    kept |= _constant(called, frozenset(inside))
+                    kept |= _loop_constants(called, frozenset(inside))
     return kept

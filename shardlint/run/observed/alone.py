@@ -6,58 +6,72 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardlint.run.findings import Found
-from shardlint.run.observed.events import Events, first, function, line
-from shardlint.run.syntax import counted
+from shardlint.run.observed.events import Events, first_line, function_of_place, make_line
+from shardlint.run.syntax import loop_count_line
 from shardlint.verify.facts import Line
 
 _MEANT = "if this function is meant to compute per device, ignore this"
 
 
-def alone(events: Events) -> Iterator[Found]:
+def find_deviations(events: Events) -> Iterator[Found]:
     """Each at the operation where the numbers part, but for functions of which more is known."""
-    known = {str(region[key]) for region in events.of("region") for key in ("defined", "made") if region[key]}
-    known |= {str(seen["lines"][0]) for region in events.of("region") for seen in region["seen"] if seen["lines"]}
+    known = {
+        str(region[key])
+        for region in events.events_of_kind("region")
+        for key in ("defined", "made")
+        if region[key]
+    }
+    known |= {
+        str(seen["lines"][0])
+        for region in events.events_of_kind("region")
+        for seen in region["seen"]
+        if seen["lines"]
+    }
     read = set(known)
-    known |= {str(place) for one in (*events.of("unequal"), *events.of("parted")) for place in one["regions"]}
-    for one in events.of("alone"):
-        if (read if one["taken"] == "left" else known) & {str(each) for each in _places(one)}:
+    known |= {
+        str(place)
+        for one in (*events.events_of_kind("unequal"), *events.events_of_kind("parted"))
+        for place in one["regions"]
+    }
+    for one in events.events_of_kind("alone"):
+        if (read if one["taken"] == "left" else known) & {str(each) for each in _event_places(one)}:
             continue
-        place = counted(first(one["lines"])) if one["taken"] == "unreached" else first(one["lines"])
-        see = [("the loop", first(one["lines"]))] if one["taken"] == "unreached" else []
-        see += [("mapped", line(one["made"])), ("called", first(one["called"]))]
-        see += [("inside, called", line(each)) for each in one["lines"][1:3]]
-        message, advice = _said(one)
-        see += [("in the loop", line(each)) for each in one["inside"]]
+        place = loop_count_line(first_line(one["lines"])) if one["taken"] == "unreached" else first_line(one["lines"])
+        see = [("the loop", first_line(one["lines"]))] if one["taken"] == "unreached" else []
+        see += [("mapped", make_line(one["made"])), ("called", first_line(one["called"]))]
+        see += [("inside, called", make_line(each)) for each in one["lines"][1:3]]
+        message, advice = _describe_deviation(one)
+        see += [("in the loop", make_line(each)) for each in one["inside"]]
         yield Found(
-            "differs-from-one-device", function(one["defined"]), place, message, advice=advice,
+            "differs-from-one-device", function_of_place(one["defined"]), place, message, advice=advice,
             see=tuple((word, where) for word, where in see if where.file and where != place),
         )  # fmt: skip
 
 
 def reduced_in_part(events: Events) -> set[Line]:
     """Where regions are made of which it is known which reduction leaves out an axis."""
-    return {line(one["made"]) for one in events.of("alone") if one["taken"] == "left" and one["made"]}
+    return {make_line(one["made"]) for one in events.events_of_kind("alone") if one["taken"] == "left" and one["made"]}
 
 
-def _places(one: dict[str, Any]) -> list[Any]:
+def _event_places(one: dict[str, Any]) -> list[Any]:
     return [one["defined"], one["made"], *one["lines"][:1]]
 
 
-def _said(one: dict[str, Any]) -> tuple[str, str]:
+def _describe_deviation(one: dict[str, Any]) -> tuple[str, str]:
     axes = " and ".join(map(repr, one["axes"]))
     axis = next(iter(one["axes"]), "")
     devices = one["devices"]
     times = one["times"]
-    what = f"{_number(times)} times the value" if times else "other values"
+    what = f"{_format_ratio(times)} times the value" if times else "other values"
     message = (
-        f"on {devices} devices, result {one['result'] or one['shape']} of {function(one['defined'])} differs "
+        f"on {devices} devices, result {one['result'] or one['shape']} of {function_of_place(one['defined'])} differs "
         f"from a run on one device ({what}): "
     )
     step, taken = one["step"], one["taken"]
     if taken == "unreached":
         return (
             f"the loop is too short: rows {one['rows']} of result {one['result'] or one['shape']} of "
-            f"{function(one['defined'])} do not depend on its input. It passes pieces on along {axes}, and "
+            f"{function_of_place(one['defined'])} do not depend on its input. It passes pieces on along {axes}, and "
             "ends before any piece reaches these rows (shown by a second run on other arrays)",
             "run a pipeline for one round per microbatch, plus one per stage except the first",
         )
@@ -105,5 +119,5 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
     return message + f"the devices differ from here on, at {step}", _MEANT
 
 
-def _number(times: float) -> str:
+def _format_ratio(times: float) -> str:
     return f"{times:.0f}" if abs(times - round(times)) < 0.01 and times > 0.5 else f"{times:.3g}"

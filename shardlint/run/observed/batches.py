@@ -7,21 +7,21 @@ from typing import Any
 
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found
-from shardlint.run.observed.events import Events, array, first, line
+from shardlint.run.observed.events import Events, first_line, format_array, make_line
 
 _BATCH = 2**14
 
 
-def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Iterator[Found]:
+def find_replicated_batches(events: Events, compiled: Sequence[Compiled], least: int) -> Iterator[Found]:
     """Arguments from the host that every device gets whole, where another function gets their like split."""
     split: dict[Any, dict[str, Any]] = {}
-    for one in events.of("ran"):
+    for one in events.events_of_kind("ran"):
         for leaf in one["taken"]:
             if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"] and leaf["placed"]:
-                split.setdefault(_like(leaf), {**leaf, "by": one["name"], "at": one["defined"]})
+                split.setdefault(_batch_key(leaf), {**leaf, "by": one["name"], "at": one["defined"]})
     told = set()
-    for one in events.of("ran"):
-        place = first(one["lines"])
+    for one in events.events_of_kind("ran"):
+        place = first_line(one["lines"])
         if one["devices"] < 2 or not one["defined"] or one["moves"] or place in told:
             continue
         lost = [
@@ -30,23 +30,23 @@ def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Ite
             if leaf["devices"] < 2
             and not leaf["placed"]
             and leaf["bytes"] >= min(least, _BATCH)
-            and split.get(_like(leaf), {"at": one["defined"]})["at"] != one["defined"]
+            and split.get(_batch_key(leaf), {"at": one["defined"]})["at"] != one["defined"]
             and is_whole(leaf, one, compiled)
         ]
         if lost:
             told.add(place)
-            like = split[_like(lost[0])]
+            like = split[_batch_key(lost[0])]
             yield Found(
                 "replicated", one["name"], place,
-                f"every device gets all of {lost[0]['name']} {array(lost[0])} and does the same work: "
+                f"every device gets all of {lost[0]['name']} {format_array(lost[0])} and does the same work: "
                 f"{like['by']} gets {like['name']} as {like['spec']}",
-                tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost),
+                tuple(f"{leaf['name']} {format_array(leaf)}" for leaf in lost),
                 f"place it first: jax.device_put(x, NamedSharding(mesh, {like['spec']}))",
-                sum(leaf["bytes"] for leaf in lost), see=(("defined", line(one["defined"])),),
+                sum(leaf["bytes"] for leaf in lost), see=(("defined", make_line(one["defined"])),),
             )  # fmt: skip
 
 
-def _like(leaf: dict[str, Any]) -> Any:
+def _batch_key(leaf: dict[str, Any]) -> Any:
     """Return the common key of two similar batches: the argument, its type, and the shape of one example."""
     return leaf["name"], leaf["dtype"], tuple(leaf["shape"][1:])
 
@@ -64,29 +64,29 @@ def is_whole(leaf: dict[str, Any], one: dict[str, Any], compiled: Sequence[Compi
 
 def last_batch_whole(events: Events) -> Iterator[Found]:
     """Batches whose rows the devices do not divide, placed whole where the others of their function are split."""
-    ran = [one for one in events.of("ran") if one["devices"] > 1 and one["defined"] and one["work"]]
+    ran = [one for one in events.events_of_kind("ran") if one["devices"] > 1 and one["defined"] and one["work"]]
     split: dict[Any, dict[str, Any]] = {}
     for one in ran:
         for leaf in one["taken"]:
             if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"] and leaf["placed"]:
-                split.setdefault((tuple(one["defined"]), *_like(leaf)), leaf)
+                split.setdefault((tuple(one["defined"]), *_batch_key(leaf)), leaf)
     told = set()
     for one in ran:
         for leaf in one["taken"]:
-            other = split.get((tuple(one["defined"]), *_like(leaf)))
+            other = split.get((tuple(one["defined"]), *_batch_key(leaf)))
             if other is None or leaf["devices"] < 2 or leaf["held"] < leaf["bytes"] or leaf["bytes"] < _BATCH:
                 continue
             parts = other["bytes"] // other["held"]
-            place = first(leaf["put"] or one["lines"])
+            place = first_line(leaf["put"] or one["lines"])
             if leaf["shape"][0] % parts == 0 or place in told:
                 continue
             told.add(place)
             yield Found(
                 "replicated", one["name"], place,
-                f"every device gets all of {leaf['name']} {array(leaf)} and does the same work: {parts} "
+                f"every device gets all of {leaf['name']} {format_array(leaf)} and does the same work: {parts} "
                 f"devices do not divide its {leaf['shape'][0]} rows. Other calls pass it as {other['spec']}, "
                 "so this one also compiles another program",
-                (f"{leaf['name']} {array(leaf)}",),
+                (f"{leaf['name']} {format_array(leaf)}",),
                 f"drop such a batch, or pad it to a multiple of {parts} rows and mask the padding",
-                leaf["bytes"], see=(("taken", first(one["lines"])), ("defined", line(one["defined"]))),
+                leaf["bytes"], see=(("taken", first_line(one["lines"])), ("defined", make_line(one["defined"]))),
             )  # fmt: skip

@@ -8,13 +8,15 @@ from typing import Any
 
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found
-from shardlint.run.observed.events import Events, array, first, function, line
-from shardlint.run.rules import different
+from shardlint.run.observed.events import Events, first_line, format_array, function_of_place, make_line
+from shardlint.run.rules import distinct_compilations
 from shardlint.run.run import Run, is_state, last_key
 from shardlint.verify.texts import size_text
 
 
-def carried(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, told: set[str]) -> Iterator[Found]:
+def find_carried_whole(
+    functions: Sequence[Sequence[Compiled]], run: Run, events: Events, told: set[str]
+) -> Iterator[Found]:
     """Large arrays that no one has placed and that a function of several devices keeps whole, though it gives none like
     them back; those of `told` are known to already.
 
@@ -23,22 +25,22 @@ def carried(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, t
     """
     groups: dict[tuple[str, int], list[Compiled]] = defaultdict(list)
     for each in functions:
-        for version in different(each):
+        for version in distinct_compilations(each):
             groups[version.function.line.file, version.function.line.line].append(version)
     seen = set()
-    states = {(key, array(leaf)) for one in events.of("ran") for key, leaf in _state(one)}
-    for one in events.of("ran"):
+    states = {(key, format_array(leaf)) for one in events.events_of_kind("ran") for key, leaf in _state_arrays(one)}
+    for one in events.events_of_kind("ran"):
         if one["devices"] < 2 or one.get("pmap") or not one["lines"] or not one["defined"] or one["name"] in told:
             continue
         compiled = groups.get((str(one["defined"][0]), int(one["defined"][1])), [])
         if not compiled:
             continue
-        names = set.intersection(*(_whole(version, run) for version in compiled))
+        names = set.intersection(*(_unplaced_whole_arguments(version, run) for version in compiled))
         leaves = [
             leaf
             for leaf in one["taken"]
             if not leaf["placed"] and leaf["name"] in names
-            if leaf["devices"] == 1 or (leaf["devices"] == 0 and (last_key(leaf["name"]), array(leaf)) in states)
+            if leaf["devices"] == 1 or (leaf["devices"] == 0 and (last_key(leaf["name"]), format_array(leaf)) in states)
         ]
         if not leaves or one["name"] in seen:
             continue
@@ -47,34 +49,34 @@ def carried(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, t
         made = next((leaf["made"] for leaf in leaves if leaf["made"]), None)
         total = sum(leaf["bytes"] for leaf in leaves)
         count = "1 array" if len(leaves) == 1 else f"{len(leaves)} arrays"
-        where = first(made or one["lines"])
+        where = first_line(made or one["lines"])
         placed = "they are on one device" if leaves[0]["devices"] else "they are numpy arrays"
-        see = [("taken", first(one["lines"]))] if made else []
-        see += [("called", line(place)) for place in (made or one["lines"])[1:2]]
+        see = [("taken", first_line(one["lines"]))] if made else []
+        see += [("called", make_line(place)) for place in (made or one["lines"])[1:2]]
         yield Found(
-            "one-device", function((made or one["lines"])[0]), where,
+            "one-device", function_of_place((made or one["lines"])[0]), where,
             f"each call of {one['name']} copies {count} ({size_text(total)}) to all {one['devices']} devices: "
             f"{placed}, and nothing places them",
-            tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:12]),
+            tuple(f"{leaf['name']} {format_array(leaf)}" for leaf in leaves[:12]),
             "write jax.device_put(x, sharding) once, before the calls" if leaves[0]["devices"] else
             (
                 "pass the arrays that are already on the devices, or write jax.device_put(x, sharding) once, before "
                 "the calls"
             ), total, code="SL205",
-            see=(*see, ("defined", line(one["defined"]))),
+            see=(*see, ("defined", make_line(one["defined"]))),
         )  # fmt: skip
 
 
-def _state(one: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _state_arrays(one: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the arrays on several devices that a function takes and returns, by the last key of their path."""
-    given = {(last_key(leaf["name"]), array(leaf)) for leaf in one["given"] if leaf["devices"] > 1}
+    given = {(last_key(leaf["name"]), format_array(leaf)) for leaf in one["given"] if leaf["devices"] > 1}
     for leaf in one["taken"]:
         key = last_key(leaf["name"])
-        if leaf["devices"] > 1 and key and (key, array(leaf)) in given:
+        if leaf["devices"] > 1 and key and (key, format_array(leaf)) in given:
             yield key, leaf
 
 
-def _whole(one: Compiled, run: Run) -> set[str]:
+def _unplaced_whole_arguments(one: Compiled, run: Run) -> set[str]:
     """The arguments that were never placed and lie whole on every device, but for state."""
     return {
         leaf.where

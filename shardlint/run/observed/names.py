@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardlint.run.findings import Found
-from shardlint.run.observed.events import Events, first, function
+from shardlint.run.observed.events import Events, first_line, function_of_place
 
 
-def logical(events: Events) -> Iterator[Found]:
+def find_logical_names(events: Events) -> Iterator[Found]:
     """Each name once, at the line that has it resolved."""
     seen: set[Any] = set()
-    for one in events.of("logical"):
+    for one in events.events_of_kind("logical"):
         names = ", ".join(map(repr, one["names"]))
-        key = (one["what"], one["name"], first(one["lines"]))
+        key = (one["what"], one["name"], first_line(one["lines"]))
         if key in seen:
             continue
         seen.add(key)
@@ -45,6 +45,6 @@ def logical(events: Events) -> Iterator[Found]:
             )
             advice = f"map {one['name']!r} or the name of the other dimension to another mesh axis"
         yield Found(
-            "logical-axes", function(one["lines"][0]), first(one["lines"]), text, advice=advice,
+            "logical-axes", function_of_place(one["lines"][0]), first_line(one["lines"]), text, advice=advice,
             code={"no-rule": "SL510", "no-rules": ""}.get(one["what"], "SL518"),
         )  # fmt: skip

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardlint.run.findings import Found
-from shardlint.run.observed.events import Events, first, function, line
+from shardlint.run.observed.events import Events, first_line, function_of_place, make_line
 
 
-def padded(events: Events) -> Iterator[Found]:
+def find_padding_mistakes(events: Events) -> Iterator[Found]:
     """Each at the line that takes the rows together."""
     told = set()
-    for one in events.of("padded"):
-        place = first(one["lines"])
+    for one in events.events_of_kind("padded"):
+        place = first_line(one["lines"])
         if place in told:
             continue
         told.add(place)
         how = "masked elsewhere" if one["masked"] else "zeros"
-        see = [("padded, placed", first(one["put"])), ("called", first(one["called"]))]
-        see += [("defined", line(one["defined"]))] if one["defined"] else []
+        see = [("padded, placed", first_line(one["put"])), ("called", first_line(one["called"]))]
+        see += [("defined", make_line(one["defined"]))] if one["defined"] else []
         yield Found(
-            "padded", function(one["lines"][0]), place,
+            "padded", function_of_place(one["lines"][0]), place,
             f"{one['name']} counts padding: the last {one['count']} of {one['rows']} rows of its batch ({how}) "
             "change its result",
             advice="pass which rows are valid, and divide by their count: (x * valid).sum() / valid.sum()",

@@ -7,64 +7,65 @@ from typing import Any
 
 from shardlint.run.findings import Found
 from shardlint.run.observed.alone import reduced_in_part
-from shardlint.run.observed.events import Events, array, first, function, line
-from shardlint.run.syntax import returned
+from shardlint.run.observed.events import Events, first_line, format_array, function_of_place, make_line
+from shardlint.run.syntax import return_line
 from shardlint.verify.facts import Line
 from shardlint.verify.texts import size_text
 
 _SHARE = 16
 
 
-def manual(events: Events) -> Iterator[Found]:
+def find_region_mistakes(events: Events) -> Iterator[Found]:
     """All that regions say, each thing at its line once."""
     told: set[Any] = set()
     differing = set()
-    for region in events.of("region"):
-        for seen in _at_return(_joined([_at_sum(one, region) for one in region["seen"]]), region):
+    for region in events.events_of_kind("region"):
+        for seen in _join_at_return(_join_results([_move_to_sum(one, region) for one in region["seen"]]), region):
             if not seen["lines"] and not region["made"]:
                 continue
-            if seen.get("bytes", events.largest) * _SHARE < events.largest:
+            if seen.get("bytes", events.largest_array_bytes) * _SHARE < events.largest_array_bytes:
                 continue
-            found = _found(seen, region)
+            found = _make_finding(seen, region)
             key = (found.kind, found.line, found.message)
             if key not in told:
                 told.add(key)
                 yield found
             if seen["what"] == "differs":
-                differing |= {line(place) for place in (region["made"], *region["called"]) if place}
-    yield from _taken_whole(events)
-    yield from _unequal(events, differing | reduced_in_part(events))
-    yield from _parted(events)
-    for one in events.of("first-only"):
+                differing |= {make_line(place) for place in (region["made"], *region["called"]) if place}
+    yield from _find_arguments_taken_whole(events)
+    yield from _find_unequal_results(events, differing | reduced_in_part(events))
+    yield from _find_parted_arrays(events)
+    for one in events.events_of_kind("first-only"):
         yield Found(
-            "one-of-many", function(one["lines"][0]), first(one["lines"]),
-            f"{one['name']} keeps the first device's value of {one['result'] or 'the array'} {array(one)}, and "
+            "one-of-many", function_of_place(one["lines"][0]), first_line(one["lines"]),
+            f"{one['name']} keeps the first device's value of {one['result'] or 'the array'} {format_array(one)}, and "
             "the other devices have other values",
             advice="reduce it in the mapped function first, with jax.lax.pmean, psum or all_gather", code="SL418",
-            see=tuple(("made", line(each)) for each in one.get("made", ())[:1])
-            + tuple(("called", line(each)) for each in one["lines"][1:3]),
+            see=tuple(("made", make_line(each)) for each in one.get("made", ())[:1])
+            + tuple(("called", make_line(each)) for each in one["lines"][1:3]),
         )  # fmt: skip
 
 
-def rows_taken(events: Events, least: int) -> Iterator[Found]:
+def find_row_copies(events: Events, least: int) -> Iterator[Found]:
     """Copies of what every device has alike, made by an index into all of them, again and again."""
     told: set[Line] = set()
-    for one in sorted(events.of("row-taken"), key=lambda one: -int(one["bytes"])):
-        place = first(one["lines"])
+    for one in sorted(events.events_of_kind("row-taken"), key=lambda one: -int(one["bytes"])):
+        place = first_line(one["lines"])
         if one["bytes"] < least or place in told:
             continue
         told.add(place)
         yield Found(
-            "gathered", function(one["lines"][0]), place,
+            "gathered", function_of_place(one["lines"][0]), place,
             f"this leaves a full copy of one row on every device ({size_text(one['bytes'])} each, "
-            f"{one['times']} times or more): [0] of {array(one)} indexes one row per device, for "
+            f"{one['times']} times or more): [0] of {format_array(one)} indexes one row per device, for "
             f"{one['devices']} devices",
-            (array(one),), "write x.addressable_shards[0].data[0], the row of one device, or jax.device_get(x)[0]",
-            one["bytes"], code="SL415", see=tuple(("called", line(each)) for each in one["lines"][1:3]),
+            (format_array(one),), "write x.addressable_shards[0].data[0], the row of one device, or "
+            "jax.device_get(x)[0]",
+            one["bytes"], code="SL415", see=tuple(("called", make_line(each)) for each in one["lines"][1:3]),
         )  # fmt: skip
 
 
-def _at_sum(one: dict[str, Any], region: dict[str, Any]) -> dict[str, Any]:
+def _move_to_sum(one: dict[str, Any], region: dict[str, Any]) -> dict[str, Any]:
     """Return the difference at the line that sums the value over other axes, where the missing axis belongs; else at
     the line in the function itself that combines all the rows of a device.
     """
@@ -76,7 +77,7 @@ def _at_sum(one: dict[str, Any], region: dict[str, Any]) -> dict[str, Any]:
     return {**one, "lines": [*places[:1], *one["lines"][1:]], "parts": one["lines"][:1]}
 
 
-def _joined(seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _join_results(seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the events, with the results that differ for one reason (a line, and the axes) joined."""
     joined: dict[str, dict[str, Any]] = {}
     others = []
@@ -93,7 +94,7 @@ def _joined(seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*joined.values(), *others]
 
 
-def _at_return(seen: list[dict[str, Any]], region: dict[str, Any]) -> list[dict[str, Any]]:
+def _join_at_return(seen: list[dict[str, Any]], region: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the events, with unreduced results of several lines joined at the line that returns them, where a tree of
     them is reduced as a whole.
     """
@@ -101,7 +102,7 @@ def _at_return(seen: list[dict[str, Any]], region: dict[str, Any]) -> list[dict[
     defined = region.get("defined")
     if not defined:
         return seen
-    number = returned(defined[0], defined[1])
+    number = return_line(defined[0], defined[1])
     places = {str(one["lines"][:1]) for one in alike}
     if not number or len(places) < 2 or len({str(one["axes"]) for one in alike}) > 1:
         return seen
@@ -117,31 +118,31 @@ def _at_return(seen: list[dict[str, Any]], region: dict[str, Any]) -> list[dict[
     return [merged, *(one for one in seen if one not in alike)]
 
 
-def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
+def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     what, axes = seen["what"], " and ".join(map(repr, seen["axes"]))
-    name = region["function"] or (function(seen["lines"][0]) if seen["lines"] else "the mapped function")
-    place = first(seen["lines"])
-    made = line(region["made"]) if region["made"] else Line()
+    name = region["function"] or (function_of_place(seen["lines"][0]) if seen["lines"] else "the mapped function")
+    place = first_line(seen["lines"])
+    made = make_line(region["made"]) if region["made"] else Line()
     axis = repr(seen["axes"][0]) if len(seen["axes"]) == 1 else str(tuple(seen["axes"]))
     shape, much = seen.get("shape"), size_text(seen.get("bytes", 0))
     see = tuple(
         (word, where)
-        for word, where in (("mapped", made), ("called", first(region["called"])))
+        for word, where in (("mapped", made), ("called", first_line(region["called"])))
         if where.file and where != place
     )
     # What stands in a helper is named where the function that is mapped calls it, too.
-    helpers = (("inside, called", line(each)) for each in seen["lines"][1:3])
+    helpers = (("inside, called", make_line(each)) for each in seen["lines"][1:3])
     known = {(each.file, each.line) for _, each in see} | {(place.file, place.line)}
     see += tuple((word, where) for word, where in helpers if (where.file, where.line) not in known)
     for word, key in (
         ("summed over other axes", "summed"), ("divided", "divided"), ("per-device value", "reduced"),
         ("averaged", "met"), ("written", "written"),
     ):  # fmt: skip
-        where = line(next(iter(seen.get(key) or ()), None))
+        where = make_line(next(iter(seen.get(key) or ()), None))
         if where.file and (where.file, where.line) not in known:
             see += ((word, where),)
-    see += tuple(("made", line(each)) for each in seen.get("parts", ())[:4] if line(each) != place)
-    if (scores := line(next(iter(seen.get("scores") or ()), None))).file and scores != place:
+    see += tuple(("made", make_line(each)) for each in seen.get("parts", ())[:4] if make_line(each) != place)
+    if (scores := make_line(next(iter(seen.get("scores") or ()), None))).file and scores != place:
         see = (("scores", scores), *see)
     texts = {
         "differs": (
@@ -204,11 +205,12 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             f"leave {axes} out of the sum, and sum over the axes that shard the data", "SL404",
         ),
         "left-out": (
-            "left-out", f"this shift sends zeros to {_devices(seen)} along {axes}: its pairs leave them out",
+            "left-out", f"this shift sends zeros to {_describe_devices(seen)} along {axes}: its pairs leave them out",
             f"make the pairs from jax.lax.axis_size({axis}), the size of the axis",
         ),
         "open-ring": (
-            "left-out", f"zeros reach {_devices(seen)} in the first round, and the next devices later: the ring "
+            "left-out", f"zeros reach {_describe_devices(seen)} in the first round, and the next devices later: "
+            f"the ring "
             f"over {axes} is open, and the loop uses these values",
             "close it: [(i, (i + 1) % n) for i in range(n)]",
         ),
@@ -342,54 +344,55 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     return Found(kind, name, place, message, advice=advice, code=code, see=see)
 
 
-def _devices(seen: dict[str, Any]) -> str:
+def _describe_devices(seen: dict[str, Any]) -> str:
     numbers = seen.get("devices") or [0]
     shown = ", ".join(map(str, numbers[:4])) + (" ..." if len(numbers) > 4 else "")
     return f"device {shown}" if len(numbers) == 1 else f"{len(numbers)} of {seen.get('sizes')} devices ({shown})"
 
 
-def _taken_whole(events: Events) -> Iterator[Found]:
+def _find_arguments_taken_whole(events: Events) -> Iterator[Found]:
     """Arguments that lie split and that a region takes whole."""
     seen = set()
-    for one in events.of("taken-whole"):
-        leaf, place = one["leaf"], line(one["line"])
-        if (place, leaf["name"]) in seen or leaf["bytes"] * 16 < events.largest:
+    for one in events.events_of_kind("taken-whole"):
+        leaf, place = one["leaf"], make_line(one["line"])
+        if (place, leaf["name"]) in seen or leaf["bytes"] * 16 < events.largest_array_bytes:
             continue
         seen.add((place, leaf["name"]))
         axes = " and ".join(map(repr, one["axes"]))
         yield Found(
             "gathered", one["name"], place,
-            f"{leaf['name']} {array(leaf)} is gathered on every device at each call: it is sharded as "
+            f"{leaf['name']} {format_array(leaf)} is gathered on every device at each call: it is sharded as "
             f"{leaf['spec']}, and in_specs replicate it along {axes}",
             advice=f"name {axes} in its in_specs, or place it once with the sharding of in_specs", bytes=leaf["bytes"],
-            see=(("called", first(one["lines"])),),
+            see=(("called", first_line(one["lines"])),),
         )  # fmt: skip
 
 
-def _unequal(events: Events, differing: set[Line]) -> Iterator[Found]:
+def _find_unequal_results(events: Events, differing: set[Line]) -> Iterator[Found]:
     """Results whose copies were compared and are not the same, where reading the program has not said so."""
     seen = set()
-    for one in events.of("unequal"):
-        lines = [line(place) for place in (*one["lines"], *one["regions"])]
+    for one in events.events_of_kind("unequal"):
+        lines = [make_line(place) for place in (*one["lines"], *one["regions"])]
         if differing & set(lines) or not lines or lines[0] in seen:
             continue
         seen.add(lines[0])
         pair = " and ".join(map(str, one["pair"]))
-        mapped = tuple(("mapped", line(place)) for place in one["regions"][:1])
+        mapped = tuple(("mapped", make_line(place)) for place in one["regions"][:1])
         yield Found(
-            "differs", function(one["lines"][0]), lines[0],
-            f"result {one['result'] or array(one)} should be equal on all devices, but devices {pair} have "
+            "differs", function_of_place(one["lines"][0]), lines[0],
+            f"result {one['result'] or format_array(one)} should be equal on all devices, but devices {pair} have "
             "different values",
             advice="reduce it in the mapped function, or name the axis in out_specs",
             code="SL402", see=mapped,
         )  # fmt: skip
 
 
-def _began_apart(one: dict[str, Any], place: Line) -> Found:
-    made = first(one["made"])
+def _make_differing_start_finding(one: dict[str, Any], place: Line) -> Found:
+    made = first_line(one["made"])
     return Found(
         "drifts", one["name"], made if made.file else place,
-        f"the replicas are not copies of one model: {one['argument']} {array(one)} differs between devices before "
+        f"the replicas are not copies of one model: {one['argument']} {format_array(one)} differs between "
+        f"devices before "
         f"{one['name']}, which applies the same update to all",
         advice="create it once, from one key, and copy it to the devices (flax.jax_utils.replicate for pmap)",
         see=(("called", place),) if made.file and made != place else (), code="SL402",
@@ -400,31 +403,36 @@ def _averaged_by_another(events: Events, one: dict[str, Any]) -> bool:
     """Return whether another mapped function reduces the values that diverge: local steps, and then the mean of all."""
     return any(
         other["pmap"] and other.get("collectives") and other["defined"] != one["defined"]
-        and array(one) in {array(leaf) for leaf in other["taken"]} & {array(leaf) for leaf in other["given"]}
-        for other in events.of("ran")
+        and format_array(one) in {format_array(leaf) for leaf in other["taken"]}
+        and format_array(one) in {format_array(leaf) for leaf in other["given"]}
+        for other in events.events_of_kind("ran")
     )  # fmt: skip
 
 
-def _parted(events: Events) -> Iterator[Found]:
+def _find_parted_arrays(events: Events) -> Iterator[Found]:
     """Arrays that came to `pmap` the same on every device, and left it different."""
     seen = set()
-    for one in events.of("parted"):
-        place = first(one["lines"])
+    for one in events.events_of_kind("parted"):
+        place = first_line(one["lines"])
         if place in seen or (not one["apart"] and not one["collectives"] and _averaged_by_another(events, one)):
             continue
         seen.add(place)
         if one["apart"]:
-            yield _began_apart(one, place)
+            yield _make_differing_start_finding(one, place)
             continue
         nothing = " and reduces nothing" if not one["collectives"] else ""
-        met = first(one["met"])
+        met = first_line(one["met"])
         mapped: tuple[tuple[str, Line], ...] = (("called", place),) if met.file else ()
-        mapped += tuple(("mapped", line(where)) for where in one["regions"][:1])
-        mapped += tuple(("made there", line(where)) for where in one["inside"][:1] if line(where) not in (place, met))
+        mapped += tuple(("mapped", make_line(where)) for where in one["regions"][:1])
+        mapped += tuple(
+            ("made there", make_line(where))
+            for where in one["inside"][:1]
+            if make_line(where) not in (place, met)
+        )
         why = ": this updates it with each device's own values" if met.file else ""
         yield Found(
             "drifts", one["name"], met if met.file else place,
-            f"the replicas of {one['argument']} {array(one)} drift apart: {one['name']} takes equal "
+            f"the replicas of {one['argument']} {format_array(one)} drift apart: {one['name']} takes equal "
             f"copies{nothing}, and returns different ones{why}",
             advice="reduce the gradients: jax.lax.pmean(grads, axis_name)", see=mapped, code="SL402",
         )  # fmt: skip

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 
-from shardlint.run.raised.explanation import Explanation, callee
+from shardlint.run.raised.explanation import Explanation, callee_text
 from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Leaf
 
 
-def twice(found: RecognisedError) -> Explanation | None:
+def explain_donated_twice(found: RecognisedError) -> Explanation | None:
     """Two arguments that are one buffer, donated."""
     said = re.search(r"flattened argument (\d+), .*?first use: (\d+)", found.error.message)
-    call = found.error.call
-    if said is None or call is None or not call.whole:
+    call = found.error.failing_call
+    if said is None or call is None or not call.is_complete:
         return None
     flat = [leaf for given in sorted(call.arguments, key=lambda one: one.keyword) for leaf in given.leaves]
     if max(int(said[1]), int(said[2])) >= len(flat):
@@ -22,13 +22,13 @@ def twice(found: RecognisedError) -> Explanation | None:
     if second.shape != first.shape or second.dtype != first.dtype:  # some were not handed on
         return None
 
-    def named(leaf: Leaf) -> str:
+    def name_leaf(leaf: Leaf) -> str:
         for_it = f" (for {leaf.parameter})" if leaf.parameter and leaf.parameter != leaf.where else ""
-        return f"{leaf.text()}{for_it}"
+        return f"{leaf.describe_leaf()}{for_it}"
 
     return Explanation(
-        f"{callee(call)} gets one buffer in two arguments, and donates it",
-        (named(first), named(second)),
+        f"{callee_text(call)} gets one buffer in two arguments, and donates it",
+        (name_leaf(first), name_leaf(second)),
         f"pass a copy of one: jnp.copy({second.where})",
         live=True,
     )

@@ -29,23 +29,23 @@ class Explains:
     finding: Finding
 
     @property
-    def line(self) -> int:
+    def finding_line(self) -> int:
         """Its line."""
-        return self.file.source.position(self.finding.start)[0]
+        return self.file.source.position_of(self.finding.start)[0]
 
 
-def choose(found: RecognisedError, reports: Sequence[FileReport]) -> Explains | None:
+def choose_explanation(found: RecognisedError, reports: Sequence[FileReport]) -> Explains | None:
     """The finding that explains an error, None where none does."""
     fitting: list[tuple[tuple[int, int, int], int, Explains]] = []
     for file in reports:
         places = _Places(file)
         for finding in file.findings:
-            if not _may(found, finding, file):
+            if not _may_explain(found, finding, file):
                 continue
-            near, depth = places.near(finding, found)
-            if near is None or not _fits(found, finding, near, depth):
+            near, depth = places.distance_to(finding, found)
+            if near is None or not _is_near_enough(found, finding, near, depth):
                 continue
-            order = (near, _unsure(finding), -depth)
+            order = (near, _uncertainty_rank(finding), -depth)
             fitting.append((order, near, Explains(file, finding)))
     if not fitting:
         return None
@@ -54,7 +54,7 @@ def choose(found: RecognisedError, reports: Sequence[FileReport]) -> Explains | 
     alike = [
         one for _, other, one in fitting if other == near and one.finding.rule.code != best.finding.rule.code
     ]
-    alike += [one for _, other, one in fitting[1:] if other == near and one.line != best.line]
+    alike += [one for _, other, one in fitting[1:] if other == near and one.finding_line != best.finding_line]
     # Somewhere in the same file there may be another mistake of the same kind: then nobody knows which it was.
     confirmed = found.kind is not None and best.finding.rule.code in found.kind.confirms
     if near == _FILE and not confirmed and (alike or not found.words or best.finding.certainty is Certainty.POSSIBLE):
@@ -62,11 +62,11 @@ def choose(found: RecognisedError, reports: Sequence[FileReport]) -> Explains | 
     return best
 
 
-def _unsure(finding: Finding) -> int:
+def _uncertainty_rank(finding: Finding) -> int:
     return [Certainty.PROVEN, Certainty.LIKELY, Certainty.POSSIBLE].index(finding.certainty)
 
 
-def _may(found: RecognisedError, finding: Finding, file: FileReport) -> bool:
+def _may_explain(found: RecognisedError, finding: Finding, file: FileReport) -> bool:
     """Return whether a finding may explain the error by its kind."""
     kind, code = found.kind, finding.rule.code
     if kind is None or code not in kind.codes:
@@ -91,13 +91,13 @@ def _may(found: RecognisedError, finding: Finding, file: FileReport) -> bool:
 
 def _statement_text(finding: Finding, file: FileReport) -> str:
     source = file.source
-    return source.text[finding.start : finding.end] + " " + source.line_at(finding.start)
+    return source.text[finding.start : finding.end] + " " + source.line_text_at(finding.start)
 
 
-def _fits(found: RecognisedError, finding: Finding, near: int, depth: int) -> bool:
+def _is_near_enough(found: RecognisedError, finding: Finding, near: int, depth: int) -> bool:
     """Return whether a finding is near enough to the known place of the error."""
     if found.kind is None or finding.rule.code not in found.kind.codes:
-        return near == _LINE and depth == len(found.error.own) - 1
+        return near == _LINE and depth == len(found.error.user_frames) - 1
     return not found.kind.exact or (near == _LINE and finding.certainty is not Certainty.POSSIBLE)
 
 
@@ -119,29 +119,29 @@ class _Places:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.functions.append(node)
 
-    def near(self, finding: Finding, found: RecognisedError) -> tuple[int | None, int]:
+    def distance_to(self, finding: Finding, found: RecognisedError) -> tuple[int | None, int]:
         """How near a finding lies to the traceback, and to which of the user's own frames; None: in another file."""
-        position = self.file.source.position
+        position = self.file.source.position_of
         first, last = position(finding.start)[0], position(finding.end)[0]
-        own = found.error.own
+        own = found.error.user_frames
         here = [
             (depth, frame) for depth, frame in enumerate(own) if os.path.realpath(frame.file) == self.path
         ]
         for depth, frame in reversed(here):
             if first <= frame.end and frame.line <= last:
                 return _LINE, depth
-        statement = self._statement(first)
+        statement = self._statement_at(first)
         for depth, frame in reversed(here):
-            if statement is not None and _head(statement)[0] <= frame.line <= _head(statement)[1]:
+            if statement is not None and _header_lines(statement)[0] <= frame.line <= _header_lines(statement)[1]:
                 return _LINE, depth
         for depth, frame in reversed(list(enumerate(own))):
-            if self._makes(statement, first, frame):
+            if self._makes_callee(statement, first, frame):
                 return _CALLED, depth
-        inside = self._function(first)
+        inside = self._function_at(first)
         for depth, frame in reversed(here):
             if (
                 inside is not None
-                and _begin(inside) <= frame.first <= inside.lineno
+                and _first_line(inside) <= frame.first <= inside.lineno
                 and frame.function == inside.name
             ):
                 return _FUNCTION, depth
@@ -149,16 +149,16 @@ class _Places:
                 return _FUNCTION if len(here) == 1 else _FILE, depth
         return (_FILE, here[-1][0]) if here else (None, 0)
 
-    def _statement(self, line: int) -> ast.stmt | None:
+    def _statement_at(self, line: int) -> ast.stmt | None:
         """The innermost statement that a line is in."""
-        around = [one for one in self.statements if _begin(one) <= line <= (one.end_lineno or one.lineno)]
-        return max(around, key=lambda one: (_begin(one), -(one.end_lineno or 0)), default=None)
+        around = [one for one in self.statements if _first_line(one) <= line <= (one.end_lineno or one.lineno)]
+        return max(around, key=lambda one: (_first_line(one), -(one.end_lineno or 0)), default=None)
 
-    def _function(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        around = [one for one in self.functions if _begin(one) <= line <= (one.end_lineno or one.lineno)]
-        return max(around, key=_begin, default=None)
+    def _function_at(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        around = [one for one in self.functions if _first_line(one) <= line <= (one.end_lineno or one.lineno)]
+        return max(around, key=_first_line, default=None)
 
-    def _makes(self, statement: ast.stmt | None, line: int, frame: Frame) -> bool:
+    def _makes_callee(self, statement: ast.stmt | None, line: int, frame: Frame) -> bool:
         """Return whether a statement binds or decorates the callee of a frame, or is in it."""
         call = frame.call
         if call is None or not call.callee:
@@ -166,19 +166,19 @@ class _Places:
         name = call.callee.rpartition(".")[2]
         if call.defined is not None and os.path.realpath(call.defined[0]) == self.path:
             for one in self.functions:
-                if _begin(one) <= call.defined[1] <= one.lineno and _begin(one) <= line <= (
+                if _first_line(one) <= call.defined[1] <= one.lineno and _first_line(one) <= line <= (
                     one.end_lineno or 0
                 ):
                     return True
-        return name in _bound(statement) if os.path.realpath(frame.file) == self.path else False
+        return name in _bound_names(statement) if os.path.realpath(frame.file) == self.path else False
 
 
-def _begin(node: ast.stmt) -> int:
+def _first_line(node: ast.stmt) -> int:
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(one.lineno for one in decorators)])
 
 
-def _head(node: ast.stmt) -> tuple[int, int]:
+def _header_lines(node: ast.stmt) -> tuple[int, int]:
     """The lines of a statement without the statements in it."""
     body = getattr(node, "body", None)
     if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
@@ -186,22 +186,22 @@ def _head(node: ast.stmt) -> tuple[int, int]:
     return node.lineno, node.end_lineno or node.lineno
 
 
-def _bound(statement: ast.stmt | None) -> set[str]:
+def _bound_names(statement: ast.stmt | None) -> set[str]:
     """The names a statement gives a value, or a function it makes."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         return {statement.name}
     if isinstance(statement, ast.Assign):
-        return set(_names(statement.targets))
+        return set(_target_names(statement.targets))
     if isinstance(statement, ast.AnnAssign | ast.AugAssign):
-        return set(_names([statement.target]))
+        return set(_target_names([statement.target]))
     return set()
 
 
-def _names(targets: Sequence[ast.expr]) -> Iterator[str]:
+def _target_names(targets: Sequence[ast.expr]) -> Iterator[str]:
     for target in targets:
         if isinstance(target, ast.Name):
             yield target.id
         elif isinstance(target, ast.Attribute):
             yield target.attr
         elif isinstance(target, ast.Tuple | ast.List):
-            yield from _names(target.elts)
+            yield from _target_names(target.elts)

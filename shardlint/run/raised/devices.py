@@ -5,31 +5,31 @@ from __future__ import annotations
 import math
 import re
 
-from shardlint.run.raised.explanation import Explanation, callee, lies
+from shardlint.run.raised.explanation import Explanation, callee_text, describe_placement
 from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Leaf
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 
-def incompatible(found: RecognisedError) -> Explanation | None:
+def explain_incompatible_devices(found: RecognisedError) -> Explanation | None:
     """Arrays that were put on different devices: those on their own devices only by default are no part of it."""
-    call = found.error.call
-    placed = [leaf for leaf in call.leaves if leaf.devices and leaf.committed] if call is not None else []
+    call = found.error.failing_call
+    placed = [leaf for leaf in call.argument_arrays if leaf.devices and leaf.committed] if call is not None else []
     groups: dict[tuple[int, ...], list[Leaf]] = {}
     for leaf in placed:
         groups.setdefault(leaf.devices, []).append(leaf)
     if call is None or len(groups) < 2:
-        return _other_than_context(found)
+        return _explain_context_mismatch(found)
     main = max(
-        groups.values(), key=lambda leaves: (len(leaves[0].devices), sum(leaf.size for leaf in leaves))
+        groups.values(), key=lambda leaves: (len(leaves[0].devices), sum(leaf.element_count for leaf in leaves))
     )
     others = [leaf for leaves in groups.values() if leaves is not main for leaf in leaves]
-    arrays = [lies(leaf) for leaf in others[:3]] + [lies(main[0])]
+    arrays = [describe_placement(leaf) for leaf in others[:3]] + [describe_placement(main[0])]
     if len(main) > 1:
         arrays[-1] += f" (and {len(main) - 1} more)"
     if set(others[0].devices) == set(main[0].devices):
         return Explanation(
-            f"{callee(call)} gets arrays on meshes with different device orders",
+            f"{callee_text(call)} gets arrays on meshes with different device orders",
             tuple(arrays),
             "make the mesh once, and place all arrays on it",
             live=True,
@@ -39,7 +39,7 @@ def incompatible(found: RecognisedError) -> Explanation | None:
         name = others[0].where
     mesh = bool(main[0].mesh)
     return Explanation(
-        f"{callee(call)} gets arrays on different devices",
+        f"{callee_text(call)} gets arrays on different devices",
         tuple(arrays),
         f"write jax.device_put({name}, NamedSharding(mesh, P())) before the call, with the mesh of the other arguments"
         if mesh
@@ -48,10 +48,10 @@ def incompatible(found: RecognisedError) -> Explanation | None:
     )
 
 
-def _other_than_context(found: RecognisedError) -> Explanation | None:
+def _explain_context_mismatch(found: RecognisedError) -> Explanation | None:
     """Arrays on other devices than the mesh in context, or than the shardings that the function was made with."""
-    call, context = found.error.call, found.error.context
-    placed = [leaf for leaf in call.leaves if leaf.devices and leaf.committed] if call is not None else []
+    call, context = found.error.failing_call, found.error.context
+    placed = [leaf for leaf in call.argument_arrays if leaf.devices and leaf.committed] if call is not None else []
     if call is None or not placed:
         return None
     where = (
@@ -60,17 +60,17 @@ def _other_than_context(found: RecognisedError) -> Explanation | None:
         else "others"
     )
     return Explanation(
-        f"{callee(call)} runs on other devices than those that hold {placed[0].where}"
+        f"{callee_text(call)} runs on other devices than those that hold {placed[0].where}"
         + (f": {where} devices" if where != "others" else ""),
         help=f"write jax.device_put({placed[0].where}, NamedSharding(mesh, P())) before the call",
         live=True,
     )
 
 
-def mesh_shape(found: RecognisedError) -> Explanation | None:
+def explain_mesh_shape(found: RecognisedError) -> Explanation | None:
     """Devices laid out as a mesh of another size."""
     said = re.search(r"cannot reshape array of size (\d+) into shape \(([\d, ]+)\)", found.error.message)
-    at = found.error.at
+    at = found.error.user_frame
     if said is None or at is None or at.call is None or not at.call.callee.endswith("reshape"):
         return None
     if "device" not in at.call.callee and not any("device" in one.text for one in at.call.arguments):
@@ -83,17 +83,17 @@ def mesh_shape(found: RecognisedError) -> Explanation | None:
     )
 
 
-_ROWS = regex(r"into shape \((\d+),")
+_ROWS = compile_lazily(r"into shape \((\d+),")
 
 
 def rows_per_device(found: RecognisedError) -> Explanation | None:
     """Rows that are split for the devices, and that they do not divide."""
     error = found.error
-    rows, call = _ROWS.search(error.message), error.call
+    rows, call = _ROWS.search(error.message), error.failing_call
     if rows is None or call is None or int(rows[1]) != error.devices or error.devices < 2:
         return None
     splits = any(file.endswith(("common_utils.py", "jax_utils.py")) for file, _, _ in error.inside)
-    leaves = [*call.leaves, *(leaf for one in call.objects for leaf in one.leaves)]
+    leaves = [*call.argument_arrays, *(leaf for one in call.objects for leaf in one.leaves)]
     uneven = [leaf for leaf in leaves if leaf.shape and leaf.shape[0] % error.devices]
     if not uneven or not (
         splits or "device" in " ".join([call.callee, *(one.text for one in call.arguments)])
@@ -101,7 +101,8 @@ def rows_per_device(found: RecognisedError) -> Explanation | None:
         return None
     size = uneven[0].shape[0] if uneven[0].shape else 0
     return Explanation(
-        f"dimension 0 of {uneven[0].text()} has size {size}, which is not divisible by {error.devices} devices",
+        f"dimension 0 of {uneven[0].describe_leaf()} has size {size}, which is not divisible by {error.devices} "
+        f"devices",
         help=f"pad it to {size + -size % error.devices} rows, or leave out the rows of the last batch",
         live=True,
     )

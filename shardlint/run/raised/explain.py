@@ -6,32 +6,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from shardlint.run.raised import buffers, devices, keywords, misfits, pmap_axes
-from shardlint.run.raised.explanation import Explanation, some
+from shardlint.run.raised.explanation import Explanation, first_of_many
 from shardlint.run.raised.layouts import describe_arguments, explain_layouts
 from shardlint.run.raised.recognition import RecognisedError
 
 
-def explain(found: RecognisedError, beside_finding: bool = False) -> Explanation | None:
+def explain_error(found: RecognisedError, beside_finding: bool = False) -> Explanation | None:
     """Return what was wrong with the arguments of the failing call, and their layouts; None if nothing is known.
 
     Beside a finding, which says what is wrong, these are the arguments alone.
     """
     by = _BY.get(found.kind.name) if found.kind is not None else None
-    told = by(found) if by is not None and found.error.own else None
+    told = by(found) if by is not None and found.error.user_frames else None
     if told is None or (beside_finding and not told.arrays):
         told = explain_layouts(found, beside_finding)
     elif not told.arrays:
-        told = replace(told, arrays=some(describe_arguments(found.error)))
+        told = replace(told, arrays=first_of_many(describe_arguments(found.error)))
     # As people write it, whatever the release calls it.
     return None if told is None else replace(told, message=told.message.replace("PartitionSpec(", "P("))
 
 
 _BY: Mapping[str, Callable[[RecognisedError], Explanation | None]] = {
-    "incompatible-devices": devices.incompatible,
-    "devices-reshaped": lambda found: devices.mesh_shape(found) or devices.rows_per_device(found),
+    "incompatible-devices": devices.explain_incompatible_devices,
+    "devices-reshaped": lambda found: devices.explain_mesh_shape(found) or devices.rows_per_device(found),
     "spec-rank": misfits.find_misfit,
     "indivisible": misfits.find_misfit,
-    "pmap-axis": pmap_axes.leading_axis,
-    "keyword-not-taken": keywords.nearest_keyword,
-    "donated-twice": buffers.twice,
+    "pmap-axis": pmap_axes.explain_leading_axis,
+    "keyword-not-taken": keywords.explain_unknown_keyword,
+    "donated-twice": buffers.explain_donated_twice,
 }

@@ -21,7 +21,7 @@ class Explanation:
     """Whether it rests on the values of the call, which no text shows."""
 
 
-def numbers(devices: tuple[int, ...]) -> str:
+def format_device_numbers(devices: tuple[int, ...]) -> str:
     """`device 0`, `devices 0-7`."""
     if len(devices) == 1:
         return f"device {devices[0]}"
@@ -31,18 +31,20 @@ def numbers(devices: tuple[int, ...]) -> str:
     return f"devices {', '.join(map(str, devices[:8]))}{', ...' if len(devices) > 8 else ''}"
 
 
-def lies(leaf: Leaf) -> str:
+def describe_placement(leaf: Leaf) -> str:
     """Where an array lies."""
     mesh = " ".join(f"{name}={size}" for name, size in leaf.mesh.items())
-    return f"{leaf.text()} on {numbers(leaf.devices)}" + (f", {leaf.spec} over {mesh}" if mesh else "")
+    return f"{leaf.describe_leaf()} on {format_device_numbers(leaf.devices)}" + (
+        f", {leaf.spec} over {mesh}" if mesh else ""
+    )
 
 
-def some(texts: list[str]) -> tuple[str, ...]:
+def first_of_many(texts: list[str]) -> tuple[str, ...]:
     """The first of many."""
     return (*texts[:_MOST], *([f"... and {len(texts) - _MOST} more"] if len(texts) > _MOST else []))
 
 
-def callee(call: Call | None) -> str:
+def callee_text(call: Call | None) -> str:
     """Return the callee as it is written."""
     text = call.callee or call.text if call is not None else ""
     if "(" in text and len(text) > _LONG:

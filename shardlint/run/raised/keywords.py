@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from shardlint.run.raised.explanation import Explanation, callee
+from shardlint.run.raised.explanation import Explanation, callee_text
 from shardlint.run.raised.recognition import RecognisedError
 
 _RENAMED = {
@@ -17,9 +17,9 @@ _RENAMED = {
 }
 
 
-def nearest_keyword(found: RecognisedError) -> Explanation | None:
+def explain_unknown_keyword(found: RecognisedError) -> Explanation | None:
     """A keyword that a function of the libraries does not take, and the nearest it takes."""
-    call = found.error.call
+    call = found.error.failing_call
     if (
         call is None
         or not found.words
@@ -31,4 +31,4 @@ def nearest_keyword(found: RecognisedError) -> Explanation | None:
     instead = _RENAMED[word] if _RENAMED.get(word) in call.parameters else near[0] if near else ""
     if word in call.parameters or not instead:
         return None
-    return Explanation(f"{callee(call)} takes no keyword {word} on this release", help=f"write {instead}=")
+    return Explanation(f"{callee_text(call)} takes no keyword {word} on this release", help=f"write {instead}=")

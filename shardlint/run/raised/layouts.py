@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from shardlint.run.raised.explanation import Explanation, callee, numbers, some
+from shardlint.run.raised.explanation import Explanation, callee_text, first_of_many, format_device_numbers
 from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Error, Frame, Given, Leaf
 
@@ -33,7 +33,7 @@ def explain_layouts(found: RecognisedError, beside_finding: bool = False) -> Exp
     """
     error, kind = found.error, found.kind
     known = kind is not None and not kind.exact and _raising_library(error) != ""
-    if error.at is None or not (known or beside_finding or speaks_of_layouts(error)):
+    if error.user_frame is None or not (known or beside_finding or speaks_of_layouts(error)):
         return None
     arrays = describe_arguments(error)
     says, help = (kind.says, kind.help) if kind is not None and not beside_finding else ("", "")
@@ -42,22 +42,22 @@ def explain_layouts(found: RecognisedError, beside_finding: bool = False) -> Exp
     names = _placeholder_texts(found)
     return Explanation(
         says.format_map(names) if says else _describe_call(error),
-        some(arrays),
+        first_of_many(arrays),
         help.format_map(names),
         live=bool(arrays),
     )
 
 
 def _describe_call(error: Error) -> str:
-    if error.call is not None and error.call.nearby:
-        return f"the statement with {callee(error.call)} uses these layouts"
-    return f"{callee(error.call)} got these layouts"
+    if error.failing_call is not None and error.failing_call.nearby:
+        return f"the statement with {callee_text(error.failing_call)} uses these layouts"
+    return f"{callee_text(error.failing_call)} got these layouts"
 
 
 def _placeholder_texts(found: RecognisedError) -> dict[str, str]:
     """Return the words that the text of a kind may name, such as the arrays of the call."""
-    call = found.error.call
-    leaves = call.leaves + [leaf for one in call.objects for leaf in one.leaves] if call is not None else []
+    call = found.error.failing_call
+    leaves = call.argument_arrays + [leaf for one in call.objects for leaf in one.leaves] if call is not None else []
     leaves.sort(key=lambda leaf: not leaf.looked_at)
     sharded = [leaf for leaf in leaves if leaf.spec.strip("P()None, ")]
     first = (sharded or leaves or [Leaf("x")])[0]
@@ -77,7 +77,7 @@ def _placeholder_texts(found: RecognisedError) -> dict[str, str]:
     )
     axes = next((leaf.mesh for leaf in (*layouts, *leaves) if leaf.mesh), {})
     return {
-        "callee": callee(call),
+        "callee": callee_text(call),
         "word": found.words[0] if found.words else "",
         "deleted": gone[0] if gone else first.where,
         "mesh_axes": ", ".join(map(repr, axes)) or "others",
@@ -95,7 +95,7 @@ def speaks_of_layouts(error: Error) -> bool:
     package = _raising_library(error)
     if not error.message and error.inside:  # an assertion: only where it stands tells what it is about
         return package != "" and any(_MODULES.search(Path(file).name) for file, _, _ in error.inside[-3:])
-    return package == "haliax" or (package != "" and ABOUT.search(error.said) is not None)
+    return package == "haliax" or (package != "" and ABOUT.search(error.error_text) is not None)
 
 
 def _raising_library(error: Error) -> str:
@@ -112,7 +112,7 @@ _MODULES = re.compile(r"shard|mesh|parallel|partition|spmd|pmap|pjit")
 
 def describe_arguments(error: Error) -> list[str]:
     """Return a line for each array and layout that the failing call was given, the ones jax looked at first."""
-    call = error.call
+    call = error.failing_call
     if call is None:
         return []
     leaves = [leaf for given in (*call.arguments, *call.objects, *call.nearby) for leaf in _leaves_to_show(given)]
@@ -152,7 +152,7 @@ def describe_leaf(leaf: Leaf) -> str:
     if not leaf.array and not leaf.layout:
         return f"{leaf.where} = {leaf.value}"
     mesh = leaf.text_of_mesh()
-    text = leaf.text()
+    text = leaf.describe_leaf()
     if leaf.spec and not text.endswith(leaf.spec):
         text += f" {leaf.spec}"
     if leaf.layout and not leaf.spec:
@@ -160,7 +160,7 @@ def describe_leaf(leaf: Leaf) -> str:
     elif leaf.spec and mesh:
         text += f" over {mesh}"
     elif leaf.devices and leaf.committed:
-        text += f" on {numbers(leaf.devices)}"
+        text += f" on {format_device_numbers(leaf.devices)}"
     if leaf.varying:
         text += f", varies along {', '.join(leaf.varying)}"
     if leaf.memory:
@@ -170,7 +170,7 @@ def describe_leaf(leaf: Leaf) -> str:
 
 def _describe_origin(leaf: Leaf, error: Error) -> str:
     """Where the value of an argument is from: the line that assigns its name, or the call that passed it."""
-    frames = error.own
+    frames = error.user_frames
     frame = frames[-1]
     root = re.match(r"(?:self\.)?\w+(?=$|[\[.])", leaf.where)
     if root is None:

@@ -12,7 +12,7 @@ from shardlint.run.raised.record import Call, Leaf
 
 def find_misfit(found: RecognisedError) -> Explanation | None:
     """Return the first argument of the failing call that the spec for it does not fit."""
-    call = found.error.call
+    call = found.error.failing_call
     for array, layout in _array_spec_pairs(call) if call is not None else ():
         shape, entries = array.shape or (), layout.entries
         spec = layout.spec.replace("PartitionSpec", "P")
@@ -21,7 +21,7 @@ def find_misfit(found: RecognisedError) -> Explanation | None:
                 "no dimension" if not shape else f"{len(shape)} dimension{'s' if len(shape) > 1 else ''}"
             )
             return Explanation(
-                f"{spec} has {len(entries)} entries, but {array.text()} has {dimensions}",
+                f"{spec} has {len(entries)} entries, but {array.describe_leaf()} has {dimensions}",
                 help="write P() for a scalar" if not shape else f"write a spec of at most {len(shape)} entries",
                 live=True,
             )
@@ -29,7 +29,8 @@ def find_misfit(found: RecognisedError) -> Explanation | None:
             by = math.prod(layout.mesh.get(axis, 1) for axis in axes)
             if size % by:
                 return Explanation(
-                    f"dimension {at} of {array.text()} has size {size}, which is not divisible by {by}, the shards of"
+                    f"dimension {at} of {array.describe_leaf()} has size {size}, which is not divisible by "
+                    f"{by}, the shards of"
                     f" {spec}",
                     help=f"make the size {size + -size % by}, or shard another dimension",
                     live=True,

@@ -5,73 +5,74 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shardlint.run.raised.explanation import Explanation, callee, some
+from shardlint.run.raised.explanation import Explanation, callee_text, first_of_many
 from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Call, Given, Leaf
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 
 
-def leading_axis(found: RecognisedError) -> Explanation | None:
+def explain_leading_axis(found: RecognisedError) -> Explanation | None:
     """The first argument that has no axis of devices, or another number of rows along it, and what to write."""
-    call = found.error.call
+    call = found.error.failing_call
     if call is None:
         return None
     mapped = [[leaf for leaf in given.leaves if leaf.axis is not None] for given in call.arguments]
-    devices = _devices(call, mapped)
-    wrong = [[leaf for leaf in leaves if _rows(leaf) != devices] for leaves in mapped]
+    devices = _expected_rows(call, mapped)
+    wrong = [[leaf for leaf in leaves if _mapped_size(leaf) != devices] for leaves in mapped]
     at = next((at for at, leaves in enumerate(wrong) if leaves), None)
     if at is None:
         return None
     given, leaves = call.arguments[at], mapped[at]
-    name, shown = _name(given), [_text(leaf, given) for leaf in wrong[at]]
+    name, shown = _argument_name(given), [_describe_leaf(leaf, given) for leaf in wrong[at]]
     what = f"every leaf of `{name}`" if len(leaves) > 1 else shown[0]
-    rows = {_rows(leaf) for leaf in leaves}
+    rows = {_mapped_size(leaf) for leaf in leaves}
     size = rows.pop() if len(rows) == 1 else None
     axis = leaves[0].axis
     return Explanation(
-        f"{callee(call)} maps axis {axis} of {what}, which has no such axis: it needs one row for each of {devices} "
+        f"{callee_text(call)} maps axis {axis} of {what}, which has no such axis: it needs one row for each of "
+        f"{devices} "
         "devices"
         if size is None
         else (
-            f"{callee(call)} maps axis {axis} of {what}: it has {size} rows, and needs {devices}, one per "
+            f"{callee_text(call)} maps axis {axis} of {what}: it has {size} rows, and needs {devices}, one per "
             "device"
         ),
-        some(shown) if len(leaves) > 1 else (),
-        _replicated(given, call, found) if size is None else _split(size, devices, axis),
+        first_of_many(shown) if len(leaves) > 1 else (),
+        _advise_replication(given, call, found) if size is None else _advise_split(size, devices, axis),
         live=True,
     )
 
 
-def _name(given: Given) -> str:
+def _argument_name(given: Given) -> str:
     """How an argument is called: as it is written, or by its parameter where that is an expression."""
     return given.text if _PLAIN.fullmatch(given.text) or not given.parameter else given.parameter
 
 
-def _text(leaf: Leaf, given: Given) -> str:
-    return replace(leaf, where=_name(given) + leaf.where.removeprefix(given.text)).text()
+def _describe_leaf(leaf: Leaf, given: Given) -> str:
+    return replace(leaf, where=_argument_name(given) + leaf.where.removeprefix(given.text)).describe_leaf()
 
 
-_PLAIN = regex(r"[\w.]+(?:\[[^\]]*\])*")
+_PLAIN = compile_lazily(r"[\w.]+(?:\[[^\]]*\])*")
 
 
-def _rows(leaf: Leaf) -> int | None:
+def _mapped_size(leaf: Leaf) -> int | None:
     """The size of a leaf along the axis that is mapped; None where it has no such axis."""
     axis, shape = leaf.axis, leaf.shape or ()
     return shape[axis] if axis is not None and -len(shape) <= axis < len(shape) else None
 
 
-def _devices(call: Call, arguments: Sequence[Sequence[Leaf]]) -> int:
+def _expected_rows(call: Call, arguments: Sequence[Sequence[Leaf]]) -> int:
     """How many rows there should be: one for each device, or fewer where all leaves of an argument agree on that."""
-    rows = [{_rows(leaf) for leaf in leaves} for leaves in arguments]
+    rows = [{_mapped_size(leaf) for leaf in leaves} for leaves in arguments]
     agreed = [size for sizes in rows if len(sizes) == 1 for size in sizes if size is not None]
     fewer = [size for size in agreed if size < call.devices]
     several = len(set(agreed)) > 1 or any(len(sizes) > 1 or None in sizes for sizes in rows)
     return fewer[-1] if fewer and several and call.devices not in agreed else call.devices
 
 
-def _replicated(given: Given, call: Call, found: RecognisedError) -> str:
+def _advise_replication(given: Given, call: Call, found: RecognisedError) -> str:
     """How to give each device a copy of an argument, or to leave it out of what is mapped."""
-    name = _name(given)
+    name = _argument_name(given)
     number = [one for one in call.arguments if not one.keyword]
     whole = [one is given or (one.leaves and all(leaf.axis is None for leaf in one.leaves)) for one in number]
     axes = ", ".join("None" if each else "0" for each in whole)
@@ -85,7 +86,7 @@ def _replicated(given: Given, call: Call, found: RecognisedError) -> str:
     return f"write {name} = {copied}" + (f", or {instead}" if instead else "")
 
 
-def _split(size: int, devices: int, axis: int | None) -> str:
+def _advise_split(size: int, devices: int, axis: int | None) -> str:
     """How to give each device its rows of an argument."""
     if axis != 0 or size % devices or size < devices:
         return f"pass {devices} rows along axis {axis}, one per device"

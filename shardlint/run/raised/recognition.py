@@ -27,7 +27,7 @@ _KNOWN = [(kind, re.compile(kind.pattern, re.DOTALL)) for kind in KINDS]
 def recognise_error(error: Error, releases: Mapping[str, str] | None = None) -> RecognisedError:
     """Return the kind of an error; of kind None if it is unknown."""
     for kind, pattern in _KNOWN:
-        found = pattern.search(error.said) if error.in_pmap or not kind.in_pmap else None
+        found = pattern.search(error.error_text) if error.is_raised_by_pmap or not kind.in_pmap else None
         if found:
             words = tuple(word.strip("'\"`") for word in found.groupdict().values() if word)
             return RecognisedError(error, kind, words, releases or {})

@@ -56,7 +56,7 @@ class Leaf:
     also: str = ""
     """What a caller calls it."""
 
-    def text(self) -> str:
+    def describe_leaf(self) -> str:
         """`state['w'] f32[8,8]`."""
         if self.shape is None:
             return f"{self.where} {self.short}".rstrip()
@@ -78,7 +78,7 @@ class Leaf:
         return replace(self, mesh=other.mesh, kinds=other.kinds)
 
     @property
-    def size(self) -> int:
+    def element_count(self) -> int:
         """How many elements it has."""
         return math.prod(self.shape or ())
 
@@ -118,12 +118,12 @@ class Call:
     """Over how many devices `pmap` maps it; 0 of what is not mapped, or not known to be."""
 
     @property
-    def leaves(self) -> list[Leaf]:
+    def argument_arrays(self) -> list[Leaf]:
         """The arrays of all arguments that are known."""
         return [leaf for given in self.arguments for leaf in given.leaves]
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """True if every argument is known."""
         return all(given.known for given in self.arguments)
 
@@ -156,28 +156,28 @@ class Error:
     """The number of simulated devices; 0 if it is not known."""
 
     @property
-    def own(self) -> list[Frame]:
+    def user_frames(self) -> list[Frame]:
         """The frames of the user's own code, outermost first."""
         return [frame for frame in self.frames if is_own(frame.file)]
 
     @property
-    def at(self) -> Frame | None:
+    def user_frame(self) -> Frame | None:
         """The innermost line of the user's own."""
-        return self.own[-1] if self.own else None
+        return self.user_frames[-1] if self.user_frames else None
 
     @property
-    def call(self) -> Call | None:
+    def failing_call(self) -> Call | None:
         """The call that line was in."""
-        return self.at.call if self.at else None
+        return self.user_frame.call if self.user_frame else None
 
     @property
-    def in_pmap(self) -> bool:
+    def is_raised_by_pmap(self) -> bool:
         """True if `pmap` raised it itself: no function of the user's runs below it."""
         below = any(file.endswith("pmap.py") for file, _, _ in self.inside)
-        return below or (self.call is not None and self.call.devices > 0)
+        return below or (self.failing_call is not None and self.failing_call.devices > 0)
 
     @property
-    def said(self) -> str:
+    def error_text(self) -> str:
         """`ValueError: ...`."""
         return f"{self.type}: {self.message}"
 
@@ -192,42 +192,42 @@ class Raised:
     test: str = ""
 
 
-def read(folder: Path) -> list[Raised]:
+def read_exceptions(folder: Path) -> list[Raised]:
     """Return the exceptions recorded by the processes of a program in a folder, the oldest first."""
     found = []
     for path in sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime, path.name)):
         try:
-            found.append(raised(json.loads(path.read_text("utf-8"))))
+            found.append(decode_exception(json.loads(path.read_text("utf-8"))))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             continue
     return [one for one in found if one.errors]
 
 
-def raised(data: Mapping[str, Any]) -> Raised:
+def decode_exception(data: Mapping[str, Any]) -> Raised:
     """One record."""
     return Raised(
-        tuple(_error(one) for one in data["errors"]),
+        tuple(_decode_error(one) for one in data["errors"]),
         {str(name): str(release) for name, release in data.get("releases", {}).items()},
         str(data.get("thread", "")),
         str(data.get("test", "")),
     )
 
 
-def _error(data: Mapping[str, Any]) -> Error:
+def _decode_error(data: Mapping[str, Any]) -> Error:
     return Error(
         str(data["type"]),
         tuple(map(str, data["bases"])),
         str(data["message"]),
-        tuple(_frame(one) for one in data["frames"]),
+        tuple(_decode_frame(one) for one in data["frames"]),
         tuple((str(file), int(line), str(name)) for file, line, name in data.get("inside", ())),
         None
         if data.get("context") is None
-        else _leaf({"layout": True, **data["context"]}, "the mesh in context", ""),
+        else _decode_leaf({"layout": True, **data["context"]}, "the mesh in context", ""),
         int(data.get("devices", 0)),
     )
 
 
-def _frame(data: Mapping[str, Any]) -> Frame:
+def _decode_frame(data: Mapping[str, Any]) -> Frame:
     call = data.get("call")
     return Frame(
         str(data["file"]),
@@ -235,11 +235,11 @@ def _frame(data: Mapping[str, Any]) -> Frame:
         int(data["end"]),
         str(data["function"]),
         int(data["first"]),
-        None if call is None else _call(call),
+        None if call is None else _decode_call(call),
     )
 
 
-def _call(data: Mapping[str, Any]) -> Call:
+def _decode_call(data: Mapping[str, Any]) -> Call:
     parameters = tuple(map(str, data.get("parameters", ())))
     given: list[Given] = []
     position = 0
@@ -250,7 +250,7 @@ def _call(data: Mapping[str, Any]) -> Call:
         if name is None:
             name = parameters[position] if position < len(parameters) else ""
             position += 1
-        given.append(_given(one, str(name)))
+        given.append(_decode_argument(one, str(name)))
     defined = data.get("defined")
     parts = [part for one in data["arguments"] for part in one.get("parts", ())]
     where = (str(defined[0]), int(defined[1])) if defined else None
@@ -262,16 +262,16 @@ def _call(data: Mapping[str, Any]) -> Call:
         where,
         str(data.get("module", "")),
         str(data.get("text", "")),
-        tuple(_given(one, one["text"]) for one in data.get("settings", ())),
-        tuple(_given(one, "") for one in (*data.get("objects", ()), *parts)),
-        tuple(_given(one, "") for one in data.get("nearby", ())),
+        tuple(_decode_argument(one, one["text"]) for one in data.get("settings", ())),
+        tuple(_decode_argument(one, "") for one in (*data.get("objects", ()), *parts)),
+        tuple(_decode_argument(one, "") for one in data.get("nearby", ())),
         int(data.get("devices", 0)),
     )
 
 
-def _given(data: Mapping[str, Any], parameter: str) -> Given:
+def _decode_argument(data: Mapping[str, Any], parameter: str) -> Given:
     text = str(data["text"])
-    leaves = [_leaf(one, text, parameter) for one in data.get("leaves", ())]
+    leaves = [_decode_leaf(one, text, parameter) for one in data.get("leaves", ())]
     return Given(
         text,
         parameter,
@@ -282,15 +282,15 @@ def _given(data: Mapping[str, Any], parameter: str) -> Given:
     )
 
 
-def _leaf(data: Mapping[str, Any], text: str, parameter: str) -> Leaf:
+def _decode_leaf(data: Mapping[str, Any], text: str, parameter: str) -> Leaf:
     shape = data.get("shape")
     spec = data.get("spec")
     return Leaf(
         str(data.get("as", "")) or text + str(data.get("path", "")),
-        _dtype(str(data.get("dtype", ""))),
+        _short_dtype(str(data.get("dtype", ""))),
         None if shape is None else tuple(map(int, shape)),
         tuple(map(int, data.get("order", data.get("devices", ())))),
-        "" if spec is None else f"P({', '.join(map(_part, spec))})",
+        "" if spec is None else f"P({', '.join(map(_format_part, spec))})",
         {str(name): int(size) for name, size in data.get("mesh", {}).items()},
         bool(data.get("committed", False)),
         bool(data.get("deleted", False)),
@@ -314,7 +314,7 @@ def _axes_of_entry(part: Any) -> tuple[str, ...]:
     return tuple(map(str, part)) if isinstance(part, list) else () if part is None else (str(part),)
 
 
-def _part(part: Any) -> str:
+def _format_part(part: Any) -> str:
     if isinstance(part, dict):
         return ", ".join(f"{name}={{{', '.join(map(repr, axes))}}}" for name, axes in part.items())
     if isinstance(part, list):
@@ -322,6 +322,6 @@ def _part(part: Any) -> str:
     return repr(part)
 
 
-def _dtype(name: str) -> str:
+def _short_dtype(name: str) -> str:
     kind = name.rstrip("0123456789")
     return _SHORT[kind] + name[len(kind) :] if kind in _SHORT and kind != name else name

@@ -97,16 +97,16 @@ def _find_expression(file: Any, where: Any) -> Any:
     """The expression at these lines and columns, behind all that is around it; empty if there is none."""
     around: list[Any] = []
 
-    def descend(node: Any) -> Any:
+    def descend_tree(node: Any) -> Any:
         around.append(node)
         if isinstance(node, ast.expr) and _position_of_node(node) == tuple(where):
             return True
-        if any(descend(one) for one in ast.iter_child_nodes(node)):
+        if any(descend_tree(one) for one in ast.iter_child_nodes(node)):
             return True
         around.pop()
         return False
 
-    return around if descend(_parse_file(file)) else []
+    return around if descend_tree(_parse_file(file)) else []
 
 
 @functools.cache
@@ -258,7 +258,7 @@ def _find_pmap(node: Any, frame: Any) -> Any:
                 *(attributes[name] for name in ("lower", "_prepare_pmap") if name in attributes),
             ]
             for _ in range(_STEPS):
-                inside = _closed_over(waiting.pop(0)) if waiting else {}
+                inside = _closure_variables(waiting.pop(0)) if waiting else {}
                 if "in_axes" in inside and not inside.keys().isdisjoint(_WITH_AXES):
                     return _describe_pmap(node, inside)
                 waiting += [inside[name] for name in ("infer_params", "trace", "fun") if name in inside]
@@ -284,7 +284,7 @@ def _describe_pmap(callee: Any, options: Any) -> Any:
     }
 
 
-def _closed_over(function: Any) -> Any:
+def _closure_variables(function: Any) -> Any:
     """Return the variables that a function closes over by name, or the arguments bound by a partial."""
     if isinstance(function, functools.partial):
         return inspect.signature(function.func).bind_partial(*function.args, **function.keywords).arguments
@@ -323,10 +323,10 @@ def _axes_of_leaves(axes: Any, value: Any) -> Any:
         return [axes(leaf) for leaf in tree.tree_leaves(value)]
     found: list[Any] = []
 
-    def note(axis: Any, part: Any) -> None:
+    def note_axis(axis: Any, part: Any) -> None:
         found.extend(_axes_of_leaves(axis, part))
 
-    tree.tree_map(note, axes, value, is_leaf=lambda one: one is None)
+    tree.tree_map(note_axis, axes, value, is_leaf=lambda one: one is None)
     return found
 
 

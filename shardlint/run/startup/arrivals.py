@@ -16,15 +16,17 @@ def before(fun: Any, told: dict[str, Any] | None, args: Any, kwargs: Any, own: A
     the program's is marked as one (`own` tells whether a file is the program's).
     """
     try:
-        return _before(fun, told, args, kwargs, own)
+        return _facts_before_call(fun, told, args, kwargs, own)
     except Exception:  # an argument of a kind that jax cannot take apart
         return told
 
 
-def _before(whole: Any, told: dict[str, Any] | None, args: Any, kwargs: Any, own: Any) -> dict[str, Any] | None:
+def _facts_before_call(
+    whole: Any, told: dict[str, Any] | None, args: Any, kwargs: Any, own: Any
+) -> dict[str, Any] | None:
     import jax
 
-    fun, leaves = _own_inside(whole, own), jax.tree_util.tree_leaves((args, kwargs))
+    fun, leaves = _program_function_inside(whole, own), jax.tree_util.tree_leaves((args, kwargs))
     if fun is None:
         return told
     code = fun.__code__
@@ -34,13 +36,13 @@ def _before(whole: Any, told: dict[str, Any] | None, args: Any, kwargs: Any, own
         told = {**where, "fun": whole, "skip": why}
     if told is None or "file" not in told:  # of a library
         return told
-    found = [*_placed("args", args), *_placed("kwargs", kwargs)]
+    found = [*_placed_arrays("args", args), *_placed_arrays("kwargs", kwargs)]
     given = {f"args/{at}": jax.tree_util.tree_leaves(one) for at, one in enumerate(args)}
     given |= {f"kwargs/{key}": jax.tree_util.tree_leaves(one) for key, one in kwargs.items()}
     return {**told, "arrived": {**where, "leaves": found}, "given": given}
 
 
-def _own_inside(fun: Any, own: Any) -> Any:
+def _program_function_inside(fun: Any, own: Any) -> Any:
     """The function of the program's own that a partial, or a wrapper of a library (`shard_map`), is of."""
     for _ in range(8):
         code = getattr(fun, "__code__", None)
@@ -58,7 +60,7 @@ def after(told: dict[str, Any], outs: Any) -> None:
     import jax
 
     try:
-        arrived["leaves"] += _placed("result", outs)
+        arrived["leaves"] += _placed_arrays("result", outs)
         count = {
             path: sum(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves)
             for path, leaves in given.items()
@@ -70,7 +72,7 @@ def after(told: dict[str, Any], outs: Any) -> None:
         told.pop("arrived", None)
 
 
-def _placed(root: str, tree: Any) -> list[list[Any]]:
+def _placed_arrays(root: str, tree: Any) -> list[list[Any]]:
     """Path, spec and mesh of each array that lies on a mesh; random keys are left out."""
     import jax
 
@@ -89,10 +91,10 @@ def _placed(root: str, tree: Any) -> list[list[Any]]:
 
 def path(keys: Any) -> str:
     """The path of a leaf: its keys, joined."""
-    return "/".join(str(_key(key)) for key in keys)
+    return "/".join(str(_key_as_text(key)) for key in keys)
 
 
-def _key(key: Any) -> Any:
+def _key_as_text(key: Any) -> Any:
     for attribute in ("key", "name", "idx"):
         if hasattr(key, attribute):
             return getattr(key, attribute)

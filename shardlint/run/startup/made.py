@@ -33,7 +33,7 @@ class MadeModules:
         call = kind.__call__
         made = self
 
-        def watched(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        def make_and_note(cls: Any, *args: Any, **kwargs: Any) -> Any:
             deep = getattr(made.depth, "now", 0)
             made.depth.now = deep + 1
             try:
@@ -46,7 +46,7 @@ class MadeModules:
             finally:
                 made.depth.now = deep
 
-        kind.__call__ = watched  # type: ignore[method-assign]
+        kind.__call__ = make_and_note  # type: ignore[method-assign]
 
     def watch_functions(self, module: Any, own: Any) -> None:
         """Keep how what a library's functions give was made, where the program's own code calls them: a transformation
@@ -56,33 +56,33 @@ class MadeModules:
             if name.startswith("_"):
                 continue
             if isinstance(function, types.FunctionType):
-                setattr(module, name, self._watched(f"{module.__name__}.{name}", function, own))
+                setattr(module, name, self._watch_function(f"{module.__name__}.{name}", function, own))
             elif isinstance(function, type) and isinstance(vars(function).get("__init__"), types.FunctionType):
                 self._watch_objects(f"{module.__name__}.{name}", function, own)
 
-    def _watched(self, name: str, function: Any, own: Any) -> Any:
+    def _watch_function(self, name: str, function: Any, own: Any) -> Any:
         @functools.wraps(function)
-        def watched(*args: Any, **kwargs: Any) -> Any:
+        def call_and_note(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
             if own(sys._getframe(1).f_code.co_filename) and len(self.results) < _MOST:
-                self._note(name, args, kwargs, result)
+                self._note_object(name, args, kwargs, result)
             return result
 
-        return watched
+        return call_and_note
 
     def _watch_objects(self, name: str, kind: Any, own: Any) -> None:
         """The same of a class of which there are transformations, as `optax.MultiSteps` is."""
         begin = kind.__init__
 
         @functools.wraps(begin)
-        def began(one: Any, *args: Any, **kwargs: Any) -> None:
+        def begin_object(one: Any, *args: Any, **kwargs: Any) -> None:
             begin(one, *args, **kwargs)
             if own(sys._getframe(1).f_code.co_filename) and len(self.results) < _MOST and hasattr(one, "update"):
-                self._note(name, args, kwargs, one, any_object=True)
+                self._note_object(name, args, kwargs, one, any_object=True)
 
-        kind.__init__ = began
+        kind.__init__ = begin_object
 
-    def _note(self, name: str, args: Any, kwargs: Any, result: Any, any_object: bool = False) -> None:
+    def _note_object(self, name: str, args: Any, kwargs: Any, result: Any, any_object: bool = False) -> None:
         try:
             if not any_object and not (callable(result) or (all(map(callable, result)) and result)):
                 return
@@ -110,8 +110,8 @@ class MadeModules:
         try:
             if written is not None:
                 known, context = self.known.setdefault(cls, []), self.context()
-                for each, code, imports in (*_filtered(one, *written), (one, *written)):
-                    known.append((form(each), _structure(each), context, code, imports))
+                for each, code, imports in (*_filtered_module(one, *written), (one, *written)):
+                    known.append((form(each), _tree_structure(each), context, code, imports))
         except Exception:  # what has no form is not found again
             return
 
@@ -132,7 +132,7 @@ class MadeModules:
         if (known := self.results.get(id(value))) is not None and known[0]() is value:
             _, context, code, imports = known
             return self.under(context, code, imports)
-        shape, structure = form(value), _structure(value)
+        shape, structure = form(value), _tree_structure(value)
         alike = [one for one in reversed(self.known.get(type(value), [])) if one[0] == shape]
         # That of another structure may have other fields that do not count.
         for known in ([one for one in alike if one[1] == structure] or alike)[:1]:
@@ -147,13 +147,13 @@ class MadeModules:
         return f"under({around}, lambda: {code})", imports | {"jax"}
 
 
-def _structure(one: Any) -> Any:
+def _tree_structure(one: Any) -> Any:
     import jax
 
     return jax.tree_util.tree_structure(one)
 
 
-def _filtered(one: Any, code: str, imports: set[str]) -> Iterator[tuple[Any, str, set[str]]]:
+def _filtered_module(one: Any, code: str, imports: set[str]) -> Iterator[tuple[Any, str, set[str]]]:
     """A Module of equinox without what is no array, as optimizers keep their state."""
     equinox = sys.modules.get("equinox")
     if equinox is not None and isinstance(one, equinox.Module):

@@ -28,15 +28,15 @@ _ECHOES = ("UnfilteredStackTrace", "SimplifiedTraceback", "JaxStackTraceBeforeTr
 
 def write(error: BaseException, path: str, thread: str = "", test: str = "") -> None:
     """Put down one exception as JSON, in a file of its own."""
-    errors = [_error(one) for one in _chain(error)]
-    data = {"thread": thread, "test": test, "errors": errors, "releases": _releases()}
+    errors = [_describe_error(one) for one in _exception_chain(error)]
+    data = {"thread": thread, "test": test, "errors": errors, "releases": _imported_releases()}
     part = f"{path}.part"
     with open(part, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         json.dump(data, file, default=str)
     os.replace(part, path)  # noqa: PTH105
 
 
-def _chain(error: Any) -> Any:
+def _exception_chain(error: Any) -> Any:
     """An exception and those it was raised from, the last raised first."""
     found: list[Any] = []
     waiting = [error]
@@ -87,7 +87,7 @@ def watch_exceptions() -> None:
 
 def _note_calls(error: Any, tb: Any) -> None:
     """Note the calls of a whole traceback as data, which keeps no array."""
-    entries = list(_walk(tb))
+    entries = list(_walk_traceback(tb))
     caller = entries[0].tb_frame.f_back
     while caller is not None and not _is_own(caller.f_code.co_filename):
         caller = caller.f_back
@@ -139,12 +139,12 @@ def _is_own(file: Any) -> Any:
     return not file.startswith(("<", _ASIDE, _HERE)) and "site-packages" not in file
 
 
-def _error(error: Any) -> Any:
+def _describe_error(error: Any) -> Any:
     try:
         text = str(error)[:_TEXT]
     except Exception:
         text = ""
-    entries = list(_walk(error.__traceback__))
+    entries = list(_walk_traceback(error.__traceback__))
     noted = _noted.get(id(error), {})
     noted = noted if noted.get("type") is type(error) else {}
     calls = {**_calls_by_instruction([(one.tb_frame, one.tb_lasti) for one in entries]), **noted.get("calls", {})}
@@ -153,7 +153,7 @@ def _error(error: Any) -> Any:
         "module": type(error).__module__,
         "bases": [base.__name__ for base in type(error).__mro__],
         "message": text,
-        "frames": [_frame(tb, calls) for tb in entries[-_FRAMES:]],
+        "frames": [_describe_frame(tb, calls) for tb in entries[-_FRAMES:]],
         "inside": noted.get("inside") or _library_frames(entries),
         "context": noted.get("context"),
         "devices": _device_count(),
@@ -168,7 +168,7 @@ def _device_count() -> Any:
     return int(counts[-1]) if counts and counts[-1].isdigit() else 0
 
 
-def _walk(tb: Any) -> Any:
+def _walk_traceback(tb: Any) -> Any:
     """The frames of a traceback, without those of what looks on: it stands between a call and what it calls."""
     while tb is not None:
         if not os.path.abspath(tb.tb_frame.f_code.co_filename).startswith(_ASIDE):  # noqa: PTH100
@@ -176,7 +176,7 @@ def _walk(tb: Any) -> Any:
         tb = tb.tb_next
 
 
-def _frame(tb: Any, calls: Any) -> Any:
+def _describe_frame(tb: Any, calls: Any) -> Any:
     code = tb.tb_frame.f_code
     end, call = calls.get((id(code), tb.tb_lasti), (None, None))
     return {
@@ -189,7 +189,7 @@ def _frame(tb: Any, calls: Any) -> Any:
     }
 
 
-def _releases() -> Any:
+def _imported_releases() -> Any:
     """The releases of what is imported."""
     names = ("jax", "jaxlib", "equinox", "flax", "haliax", "optax", "einshard")
     found = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}

@@ -38,7 +38,7 @@ def begin(folder: str, *beside: dict[str, Any]) -> None:
     made = makes["MadeModules"]()
     names = ("Code", "Unwritten", "own", "guarded", "main_module")
     writes = types.SimpleNamespace(**{name: written[name] for name in names})
-    made.code, made.named, made.context = writes.Code, makes["named"], lambda: _context()[0]
+    made.code, made.named, made.context = writes.Code, makes["named"], lambda: _mesh_context_of_call()[0]
     written["made"], makers["writes"] = made, writes
     recorder = _Recorder(folder)
     factories.running = returns["Returned"](recorder.returned, lambda: len(recorder.seen))
@@ -48,9 +48,13 @@ def begin(folder: str, *beside: dict[str, Any]) -> None:
             {
                 "jax._src.pjit": recorder.watch,
                 "jax._src.stages": recorder.watch_ahead,
-                "equinox._jit": lambda module: recorder.watch_calls(module, "_JitWrapper", _of_equinox),
+                "equinox._jit": lambda module: recorder.watch_calls(
+                    module, "_JitWrapper", _equinox_donations
+                ),
                 "equinox._module._module": lambda module: made.watch(type(module.Module)),
-                "flax.nnx.transforms.compilation": lambda module: recorder.watch_calls(module, "JitWrapped", _of_nnx),
+                "flax.nnx.transforms.compilation": lambda module: recorder.watch_calls(
+                    module, "JitWrapped", _nnx_jit_settings
+                ),
                 "flax.nnx.pytreelib": lambda module: made.watch(module.PytreeMeta),
                 "optax": lambda module: made.watch_functions(module, writes.own),
             }
@@ -80,13 +84,13 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _of_equinox(wrapper: Any) -> Any:
+def _equinox_donations(wrapper: Any) -> Any:
     """Return the donated arguments of an `eqx.filter_jit`."""
     first, rest = wrapper.donate_first, wrapper.donate_rest
     return types.SimpleNamespace(donate_argnums=[at for at in range(64) if (first if at == 0 else rest)])
 
 
-def _of_nnx(wrapper: Any) -> Any:
+def _nnx_jit_settings(wrapper: Any) -> Any:
     """Return the settings that `nnx.jit` passed to `jax.jit`."""
     return wrapper.jitted_fn._jit_info
 
@@ -114,21 +118,21 @@ class _Recorder:
         begin, make, call = stages.Lowered.__init__, stages.Lowered.compile, stages.Compiled.__call__
 
         @functools.wraps(begin)
-        def lowered(one: Any, *args: Any, **kwargs: Any) -> None:
+        def lower_and_record(one: Any, *args: Any, **kwargs: Any) -> None:
             begin(one, *args, **kwargs)
             last = self.busy.__dict__.pop("last", None)
             if last is not None:
                 self.ahead[id(one)] = (one, *last)
 
         @functools.wraps(make)
-        def compiled(one: Any, *args: Any, **kwargs: Any) -> Any:
+        def compile_and_record(one: Any, *args: Any, **kwargs: Any) -> Any:
             result = make(one, *args, **kwargs)
             if id(one) in self.ahead:
                 self.ahead[id(result)] = (result, *self.ahead[id(one)][1:])
             return result
 
         @functools.wraps(call)
-        def called(one: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def call_and_record(one: Any, /, *args: Any, **kwargs: Any) -> Any:
             _, fun, info = self.ahead.get(id(one), (None, None, None))
             told = None if fun is None else self.before(fun, args, kwargs, info)
             if told is not None and info is not None and info.static_argnums and "skip" not in told:
@@ -137,7 +141,11 @@ class _Recorder:
             self.after(told, outs)
             return outs
 
-        stages.Lowered.__init__, stages.Lowered.compile, stages.Compiled.__call__ = lowered, compiled, called
+        stages.Lowered.__init__, stages.Lowered.compile, stages.Compiled.__call__ = (
+            lower_and_record,
+            compile_and_record,
+            call_and_record,
+        )
 
     def watch(self, pjit: Any) -> None:
         """Both ways, as releases have it, in which a call that is new goes; and where jits are made."""
@@ -146,19 +154,19 @@ class _Recorder:
         if hasattr(pjit, "_run_python_pjit"):  # jax 0.9 on
             run, infer = pjit._run_python_pjit, pjit._infer_params
 
-            def inferred(fun: Any, info: Any, args: Any, kwargs: Any) -> Any:
+            def infer_and_record(fun: Any, info: Any, args: Any, kwargs: Any) -> Any:
                 p = infer(fun, info, args, kwargs)
                 self.given[id(p[0])] = info
                 self.remember(fun, info, args)
                 return p
 
-            def newer(p: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
+            def call_in_newer_release(p: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
                 told = self.before(fun, args, kwargs, self.given.pop(id(p), None))
                 outs = run(p, flat, fun, args, kwargs)
                 self.after(told, outs[0])
                 return outs
 
-            pjit._run_python_pjit, pjit._infer_params = newer, inferred
+            pjit._run_python_pjit, pjit._infer_params = call_in_newer_release, infer_and_record
         elif hasattr(pjit, "_python_pjit_helper"):
             helper, infer_older = pjit._python_pjit_helper, getattr(pjit, "_infer_params", None)
 
@@ -167,13 +175,13 @@ class _Recorder:
                 self.remember(fun, info, args[0])
                 return found
 
-            def older(fun: Any, info: Any, *args: Any, **kwargs: Any) -> Any:
+            def call_in_older_release(fun: Any, info: Any, *args: Any, **kwargs: Any) -> Any:
                 told = self.before(fun, args, kwargs, info)
                 outs = helper(fun, info, *args, **kwargs)
                 self.after(told, outs[0])
                 return outs
 
-            pjit._python_pjit_helper = older
+            pjit._python_pjit_helper = call_in_older_release
             if infer_older is not None:
                 pjit._infer_params = inferred_older
 
@@ -181,12 +189,12 @@ class _Recorder:
         """Record the arguments of a library's jit, rather than those that it passes to `jax.jit`."""
         for maker in ("filter_jit", "jit"):
             if maker in vars(module):
-                setattr(module, maker, factories.noting(vars(module)[maker]))
+                setattr(module, maker, factories.note_maker(vars(module)[maker]))
         kind = getattr(module, name)
         call = kind.__call__
 
         @functools.wraps(call)
-        def called(wrapper: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def call_and_record(wrapper: Any, /, *args: Any, **kwargs: Any) -> Any:
             if getattr(self.busy, "inside", False):
                 return call(wrapper, *args, **kwargs)
             fun = getattr(wrapper, "__wrapped__", None)
@@ -199,7 +207,7 @@ class _Recorder:
             self.after(told, outs)
             return outs
 
-        kind.__call__ = called
+        kind.__call__ = call_and_record
 
     def before(
         self, fun: Any, args: Any, kwargs: Any, info: Any = None, library: str = ""
@@ -209,19 +217,19 @@ class _Recorder:
             return None
         self.busy.now = True
         try:
-            told = self._before(fun, args, kwargs, info, library)
+            told = self._record_before(fun, args, kwargs, info, library)
             found: dict[str, Any] | None = arrivals.before(fun, told, args, kwargs, writes.own)
             return found
         finally:
             self.busy.now = False
 
-    def _before(self, fun: Any, args: Any, kwargs: Any, info: Any, library: str) -> dict[str, Any] | None:
+    def _record_before(self, fun: Any, args: Any, kwargs: Any, info: Any, library: str) -> dict[str, Any] | None:
         try:
-            return _told(fun, args, kwargs, info, library)
+            return _facts_of_call(fun, args, kwargs, info, library)
         except Exception as error:
-            code = getattr(_function(fun), "__code__", None)
+            code = getattr(_function_of_partial(fun), "__code__", None)
             why = str(error) if isinstance(error, writes.Unwritten) else f"{type(error).__name__}: {error}"[:200]
-            told = {"fun": fun, "name": getattr(_function(fun), "__qualname__", "?"), "skip": why}
+            told = {"fun": fun, "name": getattr(_function_of_partial(fun), "__qualname__", "?"), "skip": why}
             return told if code is None else {**told, "file": code.co_filename, "line": code.co_firstlineno}
 
     def returned(self, of: Any, given: dict[str, Any], outs: Any) -> None:
@@ -232,7 +240,7 @@ class _Recorder:
             return
         self.busy.now = True
         try:
-            told = _of_return(of, given, outs)
+            told = _facts_of_return(of, given, outs)
         except Exception:  # its arguments cannot be written
             return
         finally:
@@ -250,7 +258,7 @@ class _Recorder:
             changed = told.pop("changed", {})
             arrivals.after(told, outs)
             if "skip" not in told:
-                told["out"] = _placed((outs, *map(_state, changed.values())) if changed else outs)
+                told["out"] = _placed_arrays((outs, *map(_state_of_object, changed.values())) if changed else outs)
                 told["after"] = list(changed)
                 _note_results(told, outs)
             path = os.path.join(self.folder, f"{os.getpid()}-{len(os.listdir(self.folder))}.json")  # noqa: PTH118, PTH208
@@ -271,11 +279,11 @@ def _note_results(told: dict[str, Any], outs: Any) -> None:
         made.given_by(f"{module}.{told['attribute']}({', '.join(codes)})", imports, outs)
 
 
-def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dict[str, Any] | None:
+def _facts_of_call(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dict[str, Any] | None:
     """Return the facts about a call before it is made; None for one that is not the user's."""
     import jax
 
-    whole, fun = fun, _function(fun)
+    whole, fun = fun, _function_of_partial(fun)
     code = getattr(fun, "__code__", None)
     leaves = jax.tree_util.tree_leaves((args, kwargs))
     if code is None or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
@@ -296,7 +304,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         "name": fun.__qualname__,
     }
     names = vars(sys.modules[fun.__module__])
-    found = [(name, one) for name, one in _kept(names) if _wraps(one, whole)]
+    found = [(name, one) for name, one in _objects_bound_to(names) if _is_jit_of(one, whole)]
     given: list[str] = []
     around: str | None = None
     made_by: str | None = None
@@ -315,7 +323,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         if info is None or (library and inside is not None and not inside[0].startswith("found(")):
             return {**told, "skip": "its arguments to jax.jit are not known"}
         if inside is None or not (library or inside[2]):
-            around, imports = _options(info)
+            around, imports = _jit_options_as_code(info)
         if inside is not None:
             found = [(fun.__name__, whole)]
             made_by, imports = inside[0], sorted({*imports, *inside[1]})
@@ -323,7 +331,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
             # Made there, so that a change of its options is seen.
             around, (made_by, imports) = None, (again[0], sorted(again[1]))
         if whole is not fun and (made_by is None or inside is not None):
-            given, more = _already_given(whole)
+            given, more = _bound_arguments_as_code(whole)
             imports = sorted({*imports, *more, "functools"})
     name = found[0][0]
     if kwargs:
@@ -334,19 +342,19 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
     if len(leaves) > _LEAVES:
         return {**told, "attribute": name, "skip": f"it has more than {_LEAVES} arrays as arguments"}
     static = getattr(info, "static_argnums", ())
-    asked = _asked(info, [one for at, one in enumerate(args) if at not in static])
+    asked = _shardings_asked_for(info, [one for at, one in enumerate(args) if at not in static])
     leaves += [one for tree in asked for one in jax.tree_util.tree_leaves(tree)]
     leaves += list(getattr(info, "out_shardings_leaves", ()))
-    meshes = [mesh for leaf in leaves if (mesh := _mesh(leaf)) is not None]
-    context, now = _context()
+    meshes = [mesh for leaf in leaves if (mesh := _mesh_of_leaf(leaf)) is not None]
+    context, now = _mesh_context_of_call()
     return {
         **told,
         "attribute": name,
-        "module": _module(fun),
+        "module": _importable_module(fun),
         "guarded": fun.__module__ != "__main__" or writes.guarded(code.co_filename),
         "context": context,
-        "mesh": _sizes(meshes[0] if meshes else now),
-        "explicit": _explicit(meshes[0] if meshes else now),
+        "mesh": _axis_sizes(meshes[0] if meshes else now),
+        "explicit": _is_explicit(meshes[0] if meshes else now),
         "jit": around,
         "made": made_by,
         "qualname": fun.__qualname__,
@@ -354,23 +362,23 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         "changed": {at: one for at, one in enumerate(args) if _is_graph(one)} if library == "JitWrapped" else {},
         "imports": imports,
         "donate": [at for at in getattr(info, "donate_argnums", ()) if at < len(args)],
-        "args": [_argument(one, None if at in static else asked.pop(0)) for at, one in enumerate(args)],
+        "args": [_describe_argument(one, None if at in static else asked.pop(0)) for at, one in enumerate(args)],
     }
 
 
-def _of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | None:
+def _facts_of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | None:
     """Return the facts about a function without a jit that returned arrays on a mesh; None for any other."""
     import jax
 
     leaves = jax.tree_util.tree_leaves((outs, list(given.values())))
-    meshes = [mesh for leaf in leaves if (mesh := _mesh(leaf)) is not None]
+    meshes = [mesh for leaf in leaves if (mesh := _mesh_of_leaf(leaf)) is not None]
     meshes += [one for one in given.values() if isinstance(one, jax.sharding.Mesh)]
-    results = _placed(outs)
+    results = _placed_arrays(outs)
     if not meshes or sum(spec is not None for _, _, spec in results) < 2 or len(leaves) > _LEAVES:
         return None
     written, file = writes.Code(), of.__code__.co_filename
     names = [name for name in given if not isinstance(given[name], jax.sharding.Mesh) or name != "mesh"]
-    context, _ = _context()
+    context, _ = _mesh_context_of_call()
     bound = isinstance(of, types.MethodType)
     name = f"{written.known(of.__self__)}.{of.__name__}" if bound else written.by_name(of)
     return {
@@ -379,11 +387,11 @@ def _of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | No
         "line": of.__code__.co_firstlineno,
         "name": of.__qualname__,
         "attribute": f"{of.__self__.__name__}.{of.__name__}" if bound else of.__name__,
-        "module": _module(of),
+        "module": _importable_module(of),
         "guarded": of.__module__ != "__main__" or writes.guarded(file),
         "context": context,
-        "mesh": _sizes(meshes[0]),
-        "explicit": _explicit(meshes[0]),
+        "mesh": _axis_sizes(meshes[0]),
+        "explicit": _is_explicit(meshes[0]),
         "jit": None,
         "made": f"arrays_of({name}, {names!r}{', mesh=mesh' if len(names) < len(given) else ''})",
         "qualname": of.__qualname__,
@@ -391,39 +399,39 @@ def _of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | No
         "partial": [],
         "imports": sorted(written.imports),
         "donate": [],
-        "args": [_argument(given[each], {}) for each in names],
+        "args": [_describe_argument(given[each], {}) for each in names],
     }
 
 
 def _is_graph(one: Any) -> bool:
     """Return whether an argument is an object of flax.nnx, which a function changes in place."""
     nnx = sys.modules["flax.nnx"]
-    return isinstance(one, nnx.Variable) or bool(nnx.graph.is_graph_node(one) and _leaves_of(one))
+    return isinstance(one, nnx.Variable) or bool(nnx.graph.is_graph_node(one) and _leaves_of_tree(one))
 
 
-def _state(one: Any) -> Any:
+def _state_of_object(one: Any) -> Any:
     return sys.modules["flax.nnx"].state(one)
 
 
-def _leaves_of(one: Any) -> list[Any]:
+def _leaves_of_tree(one: Any) -> list[Any]:
     import jax
 
     return [leaf for leaf in jax.tree_util.tree_leaves(one) if hasattr(leaf, "dtype")]
 
 
-def _module(fun: Any) -> str:
+def _importable_module(fun: Any) -> str:
     """The module of a function, as another file imports it."""
     return str(writes.main_module() if fun.__module__ == "__main__" else fun.__module__)
 
 
-def _function(fun: Any) -> Any:
+def _function_of_partial(fun: Any) -> Any:
     """The function that a partial is of."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     return fun
 
 
-def _already_given(fun: Any) -> tuple[list[str], set[str]]:
+def _bound_arguments_as_code(fun: Any) -> tuple[list[str], set[str]]:
     """Return the bound arguments of a partial as code, and the imports of the code."""
     written = writes.Code()
     given: list[str] = []
@@ -434,7 +442,7 @@ def _already_given(fun: Any) -> tuple[list[str], set[str]]:
     return given, written.imports
 
 
-def _kept(names: dict[str, Any]) -> list[tuple[str, Any]]:
+def _objects_bound_to(names: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the objects bound to names in a module and its classes."""
     found = list(names.items())
     for name, one in names.items():
@@ -443,7 +451,7 @@ def _kept(names: dict[str, Any]) -> list[tuple[str, Any]]:
     return found
 
 
-def _wraps(one: Any, fun: Any) -> bool:
+def _is_jit_of(one: Any, fun: Any) -> bool:
     """Return whether a value is a jit of a function, also as a method of a class."""
     for _ in range(3):
         if isinstance(one, staticmethod):
@@ -458,7 +466,7 @@ def _wraps(one: Any, fun: Any) -> bool:
         return False
 
 
-def _options(info: Any) -> tuple[str, list[str]]:
+def _jit_options_as_code(info: Any) -> tuple[str, list[str]]:
     """The options of a jit as code, with `mesh` in its shardings, and what that imports."""
     import jax
 
@@ -476,7 +484,7 @@ def _options(info: Any) -> tuple[str, list[str]]:
     return ", ".join(said), sorted(written.imports - {"jax"})
 
 
-def _context() -> tuple[str, Any]:
+def _mesh_context_of_call() -> tuple[str, Any]:
     """The mesh context around the call, as a fixture names it."""
     import jax
     from jax._src import mesh as meshes
@@ -491,7 +499,7 @@ def _context() -> tuple[str, Any]:
     return ("none", None) if abstract is None or abstract.empty else ("set_mesh", abstract)
 
 
-def _asked(info: Any, args: list[Any]) -> list[Any]:
+def _shardings_asked_for(info: Any, args: list[Any]) -> list[Any]:
     """The in_shardings of each argument that is not static, one for each of its arrays; None where it has none."""
     import jax
 
@@ -514,31 +522,31 @@ def _asked(info: Any, args: list[Any]) -> list[Any]:
     return found
 
 
-def _mesh(leaf: Any) -> Any:
+def _mesh_of_leaf(leaf: Any) -> Any:
     sharding = leaf if hasattr(leaf, "spec") else getattr(leaf, "sharding", None)
     return getattr(sharding, "mesh", None) if hasattr(sharding, "spec") else None
 
 
-def _sizes(mesh: Any) -> dict[str, int]:
+def _axis_sizes(mesh: Any) -> dict[str, int]:
     return {} if mesh is None else {str(name): int(size) for name, size in dict(mesh.shape).items()}
 
 
-def _explicit(mesh: Any) -> bool:
+def _is_explicit(mesh: Any) -> bool:
     return any(str(kind).endswith("Explicit") for kind in getattr(mesh, "axis_types", None) or ())
 
 
-def _argument(value: Any, asked: Any) -> dict[str, Any]:
+def _describe_argument(value: Any, asked: Any) -> dict[str, Any]:
     """An argument as the code that makes it, and the specs of its arrays; `asked` None: it is static."""
     written = writes.Code()
     return {
         "code": written.of(value),
         "imports": sorted(written.imports),
         "below": written.below,
-        "specs": [] if asked is None else _placed(value, asked),
+        "specs": [] if asked is None else _placed_arrays(value, asked),
     }
 
 
-def _placed(tree: Any, asked: Any = None) -> list[list[Any]]:
+def _placed_arrays(tree: Any, asked: Any = None) -> list[list[Any]]:
     """Path, array and spec (None: on no mesh) of each array; where it was placed nowhere, that of `asked`."""
     import jax
 

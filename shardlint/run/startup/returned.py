@@ -29,22 +29,27 @@ class Returned:
         """Look on when a function that runs now returns, the first time."""
         monitor = getattr(sys, "monitoring", None)
         code = of.__code__
-        if monitor is None or (code, _self(of)) in self.done or code in self.running or len(self.running) >= _MOST:
+        if (
+            monitor is None
+            or (code, _class_of_method(of)) in self.done
+            or code in self.running
+            or len(self.running) >= _MOST
+        ):
             return
         if self.monitor is None:
             if monitor.get_tool(_TOOL) is not None:
                 return
             monitor.use_tool_id(_TOOL, "shardlint")
-            monitor.register_callback(_TOOL, monitor.events.PY_RETURN, self._returns)
+            monitor.register_callback(_TOOL, monitor.events.PY_RETURN, self._on_return)
             self.monitor = monitor
         self.running[code] = of, given, self.count()
         monitor.set_local_events(_TOOL, code, monitor.events.PY_RETURN)
 
-    def _returns(self, code: types.CodeType, offset: int, value: Any) -> None:
+    def _on_return(self, code: types.CodeType, offset: int, value: Any) -> None:
         known = self.running.pop(code, None)
         if known is None:
             return
-        self.done.add((code, _self(known[0])))
+        self.done.add((code, _class_of_method(known[0])))
         self.monitor.set_local_events(_TOOL, code, self.monitor.events.NO_EVENTS)
         frame: Any = sys._getframe(1)
         while frame is not None and frame.f_code is not code:
@@ -56,6 +61,6 @@ class Returned:
             self.tell(of, given, value)
 
 
-def _self(of: Any) -> Any:
+def _class_of_method(of: Any) -> Any:
     """The class of which a function is a method; None of others."""
     return getattr(of, "__self__", None)

@@ -19,7 +19,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # pa
 _DEVICES = "--xla_force_host_platform_device_count="
 
 
-def _with_ours(value: str) -> str:
+def _flags_with_ours(value: str) -> str:
     """The flags in `value` with those of the run behind them: of two the compiler takes the last."""
     folder = os.environ["SHARDLINT_RUN_FOLDER"]
     ours = os.environ["SHARDLINT_RUN_FLAGS"].split()
@@ -32,7 +32,7 @@ def _with_ours(value: str) -> str:
     return " ".join([*flags, *ours, f"{dump}{os.sep}{os.getpid()}"])
 
 
-def _tell(error: BaseException | None, thread: str = "", test: str = "") -> None:
+def _write_exception(error: BaseException | None, thread: str = "", test: str = "") -> None:
     """Write the exception that ended the process, a thread or a test, with its arrays, which only this process has."""
     if isinstance(error, Exception):
         try:
@@ -46,14 +46,14 @@ def _tell(error: BaseException | None, thread: str = "", test: str = "") -> None
 def _load_raised() -> "dict[str, Any]":
     """Return the names of `raised.py`, of which a process has one: what it noted is needed at the end."""
     if not _loaded:
-        _loaded.update(_beside("raised.py"))
+        _loaded.update(_load_beside("raised.py"))
     return _loaded
 
 
 _loaded: "dict[str, Any]" = {}
 
 
-def _beside(name: str) -> "dict[str, Any]":
+def _load_beside(name: str) -> "dict[str, Any]":
     """Return the names defined by a file next to this one, which is on no path."""
     path = os.path.join(_HERE, name)  # noqa: PTH118
     found: dict[str, Any] = {"__name__": "shardlint_startup"}
@@ -62,22 +62,22 @@ def _beside(name: str) -> "dict[str, Any]":
     return found
 
 
-def _watch() -> None:
+def _watch_exceptions() -> None:
     import atexit
     import threading
 
-    def ended(given: "threading.ExceptHookArgs") -> None:
+    def note_thread_exception(given: "threading.ExceptHookArgs") -> None:
         _hide_observers(given.exc_value)
         printed(given)
-        _tell(given.exc_value, str(given.thread.ident if given.thread else 0))
+        _write_exception(given.exc_value, str(given.thread.ident if given.thread else 0))
 
     def print_users(kind: type[BaseException], error: BaseException, traceback: "types.TracebackType | None") -> None:
         _hide_observers(error)
         printed_last(kind, error, traceback)
 
     # Python itself keeps here what it prints at the end, whoever prints it.
-    atexit.register(lambda: _tell(getattr(sys, "last_value", None)))
-    printed, threading.excepthook = threading.excepthook, ended
+    atexit.register(lambda: _write_exception(getattr(sys, "last_value", None)))
+    printed, threading.excepthook = threading.excepthook, note_thread_exception
     printed_last, sys.excepthook = sys.excepthook, print_users
 
 
@@ -101,24 +101,24 @@ def _hide_observers(error: BaseException | None) -> None:
         waiting += [one.__cause__, one.__context__]
 
 
-def _begin() -> None:
+def _begin_observing() -> None:
     class Environ(type(os.environ)):  # type: ignore[misc]
         def __setitem__(self, key: str, value: str) -> None:
             if key == "XLA_FLAGS" and "SHARDLINT_RUN_FLAGS" in self:
-                value = _with_ours(value)
+                value = _flags_with_ours(value)
             super().__setitem__(key, value)
 
-    def renew() -> None:
+    def renew_flags() -> None:
         if "XLA_FLAGS" in os.environ:
             os.environ["XLA_FLAGS"] = os.environ["XLA_FLAGS"]
 
-    def listen() -> None:
+    def listen_for_signal() -> None:
         # At the time limit it is asked where it stands.
         path = os.path.join(os.environ["SHARDLINT_RUN_STACKS"], str(os.getpid()))  # noqa: PTH118
         files.append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         faulthandler.register(int(os.environ["SHARDLINT_RUN_ASKED"]), files[-1], all_threads=True)
 
-    def observe() -> None:
+    def load_observers() -> None:
         import importlib.util
 
         file = os.path.join(os.environ["SHARDLINT_RUN_OBSERVE"], "__init__.py")  # noqa: PTH118
@@ -127,30 +127,30 @@ def _begin() -> None:
             module = importlib.util.module_from_spec(spec)
             sys.modules["_shardlint_observe"] = module
             spec.loader.exec_module(module)
-            vars(module)["tell"] = _tell
+            vars(module)["tell"] = _write_exception
             module.begin()
             if "SHARDLINT_RUN_RAISED" in os.environ:
                 module.imports.when("jax._src.traceback_util", lambda _: _load_raised()["watch_exceptions"]())
 
     Environ.__name__ = Environ.__qualname__ = type(os.environ).__name__
     os.environ.__class__ = Environ
-    renew()
+    renew_flags()
     if "SHARDLINT_RUN_OBSERVE" in os.environ:
-        observe()
+        load_observers()
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=renew)
+        os.register_at_fork(after_in_child=renew_flags)
     if "SHARDLINT_RUN_RECORD" in os.environ:
-        begin = _beside("recorded.py")["begin"]
-        beside = (_beside(f"{name}.py") for name in ("made", "written", "factories", "returned", "arrivals"))
+        begin = _load_beside("recorded.py")["begin"]
+        beside = (_load_beside(f"{name}.py") for name in ("made", "written", "factories", "returned", "arrivals"))
         begin(os.environ["SHARDLINT_RUN_RECORD"], *beside)
     if "SHARDLINT_RUN_RAISED" in os.environ:
-        _watch()
+        _watch_exceptions()
     if "SHARDLINT_RUN_STACKS" in os.environ:
         import faulthandler
 
         files: list[int] = []
-        listen()
-        os.register_at_fork(after_in_child=listen)
+        listen_for_signal()
+        os.register_at_fork(after_in_child=listen_for_signal)
 
 
 def _hand_over() -> None:
@@ -169,7 +169,7 @@ def _hand_over() -> None:
 
 if "SHARDLINT_RUN_FLAGS" in os.environ:
     try:
-        _begin()
+        _begin_observing()
     except Exception:  # a program that is not watched is better than one that does not run
         os.environ.pop("SHARDLINT_RUN_FLAGS", None)
 _hand_over()

@@ -45,7 +45,7 @@ def main_module() -> str:
     return ".".join(parts)
 
 
-def _kind(value: Any) -> str:
+def _dtype_as_code(value: Any) -> str:
     """A type of numbers as code; empty for what is none."""
     import jax
     import numpy as np
@@ -73,15 +73,15 @@ class Unwritten(TypeError):
         )
 
 
-def _literal(value: Any) -> Any:
+def _literal_as_code(value: Any) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) is tuple:
-        return tuple(_literal(one) for one in value)
+        return tuple(_literal_as_code(one) for one in value)
     raise Unwritten(type(value).__name__)
 
 
-def _attribute(owner: Any, path: str) -> Any:
+def _attribute_at(owner: Any, path: str) -> Any:
     for name in path.split("."):
         owner = getattr(owner, name, None)
     return owner
@@ -112,17 +112,17 @@ class Code:
             return "None"
         if isinstance(value, jax.sharding.Mesh):
             return "mesh"  # the fixture's own, which what makes an argument is given
-        if (kind := _kind(value)) or isinstance(value, enum.Enum):
+        if (kind := _dtype_as_code(value)) or isinstance(value, enum.Enum):
             self.imports |= {"jax"} if kind else set()
             return kind or f"{self.known(type(value))}.{value.name}"
         if isinstance(value, dict):
-            inside = "{" + ", ".join(f"{_literal(key)!r}: {self.of(one)}" for key, one in value.items()) + "}"
+            inside = "{" + ", ".join(f"{_literal_as_code(key)!r}: {self.of(one)}" for key, one in value.items()) + "}"
             return inside if type(value) is dict else f"{self.known(type(value))}({inside})"
         if isinstance(value, jax.ShapeDtypeStruct):
             return f"array({tuple(value.shape)!r}, {str(value.dtype)!r})"
         if made is not None and (told := made.of(value)) is not None:
             self.imports |= told[1]
-            return f"not_negative({told[0]})" if _never_negative(value) else str(told[0])
+            return f"not_negative({told[0]})" if _is_never_negative(value) else str(told[0])
         if isinstance(value, (jax.Array, jax.numpy.ndarray)) or hasattr(value, "__array__"):
             return self.array(value)
         if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -149,7 +149,7 @@ class Code:
             self.imports.add("ml_collections")
             return f"ml_collections.ConfigDict({self.plain(value.to_dict())})"
         try:
-            return repr(_literal(value))
+            return repr(_literal_as_code(value))
         except Unwritten:
             return self.by_name(value)
 
@@ -192,7 +192,7 @@ class Code:
         module = self.module(kind.__module__)
         if not module:
             raise Unwritten(f"{kind.__qualname__} of a script that runs on import")
-        if _attribute(sys.modules.get(kind.__module__), kind.__qualname__) is not kind:
+        if _attribute_at(sys.modules.get(kind.__module__), kind.__qualname__) is not kind:
             try:
                 return self.by_name(kind)  # another module made it, and gave it its own name
             except Unwritten:
@@ -249,7 +249,7 @@ class Code:
         return f"array({tuple(value.shape)!r}, {dtype!r})"
 
 
-def _never_negative(tree: Any) -> bool:
+def _is_never_negative(tree: Any) -> bool:
     """Return whether no number of a tree is below 0, as in the second moments of an optimizer."""
     import jax
     import numpy as np

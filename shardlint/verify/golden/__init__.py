@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardlint.source.files import replace_file
-from shardlint.verify.golden.drift import compare_runs, keep
-from shardlint.verify.golden.file import BadGolden, Golden, Kept, golden_text, read
+from shardlint.verify.golden.drift import compare_runs, record_program
+from shardlint.verify.golden.file import BadGolden, Golden, Kept, golden_text, read_golden
 from shardlint.verify.report import FAIL, PASS, Failure, Result
 from shardlint.verify.spec import sizes_text
 
-__all__ = ["Goldens", "golden_path", "goldens_of", "hold"]
+__all__ = ["Goldens", "compare_with_goldens", "golden_path", "read_goldens"]
 
 Goldens = Mapping[Path, Golden | BadGolden]
 """What golden files held before any program ran."""
@@ -37,7 +37,7 @@ def golden_path(fixture: str) -> Path:
     return Path(file).with_suffix(".golden") / f"{safe}.toml"
 
 
-def goldens_of(files: Iterable[Path]) -> Goldens:
+def read_goldens(files: Iterable[Path]) -> Goldens:
     """The goldens beside files with fixtures. To be called before anything of theirs runs, which could change them."""
     found: dict[Path, Golden | BadGolden] = {}
     for folder in dict.fromkeys(golden_path(f"{file}::x").parent for file in files):
@@ -50,12 +50,12 @@ def goldens_of(files: Iterable[Path]) -> Goldens:
 
 def _read_golden(path: Path) -> Golden | BadGolden | None:
     try:
-        return read(path)
+        return read_golden(path)
     except BadGolden as error:
         return error
 
 
-def hold(
+def compare_with_goldens(
     results: Sequence[Result],
     releases: Mapping[str, str],
     *,
@@ -83,7 +83,7 @@ def hold(
         before = _read_golden(path) if goldens is None else goldens.get(path)
         one = _Holding(fixture, path, stamp, group, whole, before)
         try:
-            said += one.update() if update else one.compare()
+            said += one.update_golden() if update else one.compare_results()
         except OSError as error:  # it may name a temporary file, or none
             raise OSError(error.errno, error.strerror, str(one.path)) from None
     if whole:
@@ -111,7 +111,7 @@ class _Holding:
     whole: bool
     before: Golden | BadGolden | None
 
-    def compare(self) -> list[str]:
+    def compare_results(self) -> list[str]:
         """Add the drifts from the golden, if there is one, to the results."""
         golden = self.before
         if isinstance(golden, BadGolden):
@@ -126,38 +126,38 @@ class _Holding:
             return changed
         for result in self._compiled_results():
             this = self._keep_run(result)
-            kept = golden.find(this.key())
+            kept = golden.find_run(this.run_key())
             if kept is None:
-                result.notes.append(f"{self.path} has no {this.name()}; --update adds it")
+                result.notes.append(f"{self.path} has no {this.run_name()}; --update adds it")
                 continue
             drifts, notes = compare_runs(kept, this, golden.tolerance, self.path, self._fixture_folder())
             result.notes += notes
             _fail_result(result, drifts)
         return changed + [
-            f"{self.path}: {run.name()} is on a mesh that the fixture does not have; --update removes it"
+            f"{self.path}: {run.run_name()} is on a mesh that the fixture does not have; --update removes it"
             for run in self._runs_no_longer_declared(golden)
         ]
 
-    def update(self) -> list[str]:
+    def update_golden(self) -> list[str]:
         """Put the programs of results that pass in place of the golden's."""
         said = [
-            f"{self.path}: {self._keep_run(result).name()} was not updated, because it fails"
+            f"{self.path}: {self._keep_run(result).run_name()} was not updated, because it fails"
             for result in self._compiled_results()
             if result.status == FAIL
         ]
         fresh = [self._keep_run(result) for result in self._compiled_results() if result.status == PASS]
         with _lock_folder(self.path.parent.parent):
             try:
-                old = read(self.path)
+                old = read_golden(self.path)
             except BadGolden:
                 old = None
             old = old or Golden(self.fixture.rpartition("::")[2])
-            gone = {run.key() for run in self._runs_no_longer_declared(old)}
+            gone = {run.run_key() for run in self._runs_no_longer_declared(old)}
             if not fresh and not gone:
                 return said
             # In the old order, so that a diff shows what changed and nothing else.
-            runs = {run.key(): run for run in old.runs if run.key() not in gone}
-            runs |= {run.key(): run for run in fresh}
+            runs = {run.run_key(): run for run in old.runs if run.run_key() not in gone}
+            runs |= {run.run_key(): run for run in fresh}
             if not runs:
                 self.path.unlink()
                 return [*said, f"removed {self.path}: the fixture has none of its meshes"]
@@ -177,7 +177,7 @@ class _Holding:
 
     def _keep_run(self, result: Result) -> Kept:
         assert result.program is not None
-        return keep(result.program, result.level, self._fixture_folder(), self.stamp)
+        return record_program(result.program, result.level, self._fixture_folder(), self.stamp)
 
     def _fixture_folder(self) -> Path:
         return Path(self.fixture.rpartition("::")[0]).parent

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from shardlint.output.printable import printable
+from shardlint.output.printable import make_printable
 from shardlint.verify.facts import Array, Program
 from shardlint.verify.golden.file import Kept, KeptArray, KeptLine
 from shardlint.verify.lines import Lines
@@ -16,23 +16,23 @@ from shardlint.verify.spec import P, sizes_text
 _Change = tuple[KeptLine | None, KeptLine | None]
 
 
-def keep(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -> Kept:
+def record_program(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -> Kept:
     """Return the facts of a program that a golden records. `folder` is that of its fixture."""
     lines = Lines(folder)
     moved: dict[tuple[str, str, str, str], list[tuple[str, int]]] = {}
     numbers: dict[tuple[str, str, str, str], int] = {}
     for one in sorted(program.collectives, key=lambda one: (one.line.file, one.line.line)):
-        text = lines.text(one.line) or (f"line {one.line.line}" if one.line.line else "")
-        parts = (lines.name(one.line.file), one.line.function, text, ", ".join(one.axes))
-        key = (printable(parts[0]), printable(parts[1]), printable(parts[2]), printable(parts[3]))
-        moved.setdefault(key, []).append((one.kind, one.moved))
+        text = lines.line_text(one.line) or (f"line {one.line.line}" if one.line.line else "")
+        parts = (lines.portable_name(one.line.file), one.line.function, text, ", ".join(one.axes))
+        key = (make_printable(parts[0]), make_printable(parts[1]), make_printable(parts[2]), make_printable(parts[3]))
+        moved.setdefault(key, []).append((one.kind, one.moved_bytes))
         numbers.setdefault(key, one.line.line)
     return Kept(
         mesh=sizes_text(program.mesh),
         level=level,
         backend=program.backend,
         releases=dict(stamp),
-        arrays={printable(array.where): _kept_array(array, program.mesh) for array in program.arrays},
+        arrays={make_printable(array.where): _kept_array(array, program.mesh) for array in program.arrays},
         lines=[
             KeptLine(
                 *key, sum(count for _, count in each), _count_kinds(kind for kind, _ in each), numbers[key]
@@ -44,7 +44,7 @@ def keep(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -
 
 def _kept_array(array: Array, mesh: Mapping[str, int]) -> KeptArray:
     reused = array.aliased if array.donated else None
-    return KeptArray(printable(array.array), printable(_normalized_spec(array, mesh)), array.bytes, reused)
+    return KeptArray(make_printable(array.array), make_printable(_normalized_spec(array, mesh)), array.bytes, reused)
 
 
 def _normalized_spec(array: Array, mesh: Mapping[str, int]) -> str:
@@ -74,8 +74,9 @@ def compare_runs(
     `tolerance` (a fraction) of the golden's are the same.
     """
     drifts = list(_array_drifts(old, now, tolerance, path))
-    if old.jax() != now.jax():
-        said = f"communication was not compared: {path} is from jax {old.jax()}, and this is jax {now.jax()}"
+    if old.jax_release() != now.jax_release():
+        releases = f"{path} is from jax {old.jax_release()}, and this is jax {now.jax_release()}"
+        said = f"communication was not compared: {releases}"
         return drifts, [said]
     changed, reworded = _line_drifts(old, now, tolerance, Lines(folder))
     drifts += [_line_failure(was, is_now, path) for was, is_now in changed]
@@ -97,7 +98,7 @@ def _array_drifts(old: Kept, now: Kept, tolerance: float, path: Path) -> Iterabl
         array = is_now or was
         assert array is not None
         whole = was is None or is_now is None or was.array != is_now.array
-        shown = [f"{sign} {one.text(whole)}" for sign, one in (("-", was), ("+", is_now)) if one]
+        shown = [f"{sign} {one.describe_array(whole)}" for sign, one in (("-", was), ("+", is_now)) if one]
         if was and is_now and was.bytes and was.bytes != is_now.bytes:
             shown[-1] += f"  ({is_now.bytes / was.bytes:.3g}x)"
         yield Failure("golden", "\n".join([f"differs from {path}", *shown]), where, array=array.array)
@@ -105,8 +106,8 @@ def _array_drifts(old: Kept, now: Kept, tolerance: float, path: Path) -> Iterabl
 
 def _line_drifts(old: Kept, now: Kept, tolerance: float, lines: Lines) -> tuple[list[_Change], int]:
     """Lines whose bytes over some axes changed, came or went; and how many are only written otherwise now."""
-    before = {line.key(): line for line in old.lines}
-    after = {line.key(): line for line in now.lines}
+    before = {line.line_key(): line for line in old.lines}
+    after = {line.line_key(): line for line in now.lines}
     changed: list[_Change] = [
         (before[key], after[key])
         for key in before
@@ -116,9 +117,9 @@ def _line_drifts(old: Kept, now: Kept, tolerance: float, lines: Lines) -> tuple[
     come = [line for key, line in after.items() if key not in before]
     reworded = 0
     # First a line that moved to another function or file; then one that was edited, whose old text is nowhere now.
-    for same in (_same_text, _same_place):
+    for same in (_is_same_text, _is_same_place):
         for line in list(gone):
-            if same is _same_place and lines.holds(line.file, line.text):
+            if same is _is_same_place and lines.contains_line(line.file, line.text):
                 continue
             match = next(
                 (new for new in come if same(line, new) and _is_near(line.bytes, new.bytes, tolerance)), None
@@ -129,29 +130,29 @@ def _line_drifts(old: Kept, now: Kept, tolerance: float, lines: Lines) -> tuple[
                 reworded += 1
     # Of what is left, a change of one line's bytes is shown as one.
     for line in gone:
-        match = next((new for new in come if _same_text(line, new)), None)
+        match = next((new for new in come if _is_same_text(line, new)), None)
         if match is not None:
             come.remove(match)
         changed.append((line, match))
     return [*changed, *((None, line) for line in come)], reworded
 
 
-def _same_text(old: KeptLine, new: KeptLine) -> bool:
+def _is_same_text(old: KeptLine, new: KeptLine) -> bool:
     return bool(old.text) and (old.text, old.axes) == (new.text, new.axes)
 
 
-def _same_place(old: KeptLine, new: KeptLine) -> bool:
+def _is_same_place(old: KeptLine, new: KeptLine) -> bool:
     return (old.file, old.function, old.axes) == (new.file, new.function, new.axes)
 
 
 def _line_failure(was: KeptLine | None, now: KeptLine | None, path: Path) -> Failure:
     line = now or was
     assert line is not None
-    shown = [f"{sign} {one.moved()}" for sign, one in (("-", was), ("+", now)) if one]
+    shown = [f"{sign} {one.describe_moved()}" for sign, one in (("-", was), ("+", now)) if one]
     if was and now and was.bytes:
         shown[-1] += f"  ({now.bytes / was.bytes:.3g}x)"
     text = [f"  {line.text}"] if line.text else []
-    return Failure("golden", "\n".join([f"differs from {path}", *text, *shown]), line.place())
+    return Failure("golden", "\n".join([f"differs from {path}", *text, *shown]), line.format_place())
 
 
 def _is_near(old: int, new: int, tolerance: float) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardlint.output.printable import printable
+from shardlint.output.printable import make_printable
 from shardlint.source.regular import parse_toml, read_regular
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.texts import size_text
@@ -39,7 +39,7 @@ class KeptArray:
     bytes: int
     reused: bool | None = None
 
-    def text(self, whole: bool) -> str:
+    def describe_array(self, whole: bool) -> str:
         """As a drift shows it; `whole` with its dtype and shape."""
         reused = {True: "  reused", False: "  donated, not reused", None: ""}[self.reused]
         return (f"{self.array}  " if whole else "") + f"{self.spec}  {size_text(self.bytes)}/device{reused}"
@@ -58,18 +58,18 @@ class KeptLine:
     number: int = field(default=0, compare=False)
     """The line's number now; not kept."""
 
-    def key(self) -> tuple[str, str, str, str]:
+    def line_key(self) -> tuple[str, str, str, str]:
         """Return the key of a line."""
         return (self.file, self.function, self.text, self.axes)
 
-    def place(self) -> str:
+    def format_place(self) -> str:
         """Its file, number where known, and function."""
         if not self.file:
             return "(no line)"
         file = f"{self.file}:{self.number}" if self.number else self.file
         return f"{file} in {self.function}" if self.function else file
 
-    def moved(self) -> str:
+    def describe_moved(self) -> str:
         """As a drift shows it."""
         return f"over {self.axes or 'no axis'}: {size_text(self.bytes)}  {self.by}"
 
@@ -85,15 +85,15 @@ class Kept:
     arrays: dict[str, KeptArray]
     lines: list[KeptLine]
 
-    def key(self) -> tuple[str, str, str]:
+    def run_key(self) -> tuple[str, str, str]:
         """Return the key of a run."""
         return (self.mesh, self.level, self.backend)
 
-    def name(self) -> str:
+    def run_name(self) -> str:
         """As a person reads it."""
         return f"run on mesh {self.mesh.replace(',', ' ')} at level {self.level} ({self.backend})"
 
-    def jax(self) -> str:
+    def jax_release(self) -> str:
         """The release of jax."""
         return self.releases.get("jax", "unknown")
 
@@ -106,9 +106,9 @@ class Golden:
     tolerance: float = TOLERANCE
     runs: list[Kept] = field(default_factory=list)
 
-    def find(self, key: tuple[str, str, str]) -> Kept | None:
+    def find_run(self, key: tuple[str, str, str]) -> Kept | None:
         """The run known by this key."""
-        return next((run for run in self.runs if run.key() == key), None)
+        return next((run for run in self.runs if run.run_key() == key), None)
 
 
 def golden_text(golden: Golden) -> str:
@@ -149,14 +149,14 @@ def _write_table(values: Mapping[str, str]) -> str:
 
 
 def _write_string(text: str) -> str:
-    text = printable(text)
+    text = make_printable(text)
     if any(mark in text for mark in '"\\') and "'" not in text:
         return f"'{text}'"
     # A JSON string is a TOML one, once no character is left that TOML forbids.
     return json.dumps(text, ensure_ascii=False)
 
 
-def read(path: Path) -> Golden | None:
+def read_golden(path: Path) -> Golden | None:
     """The golden in a file, or None where there is none. Raises `BadGolden`."""
     try:
         if not path.exists():

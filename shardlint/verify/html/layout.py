@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from shardlint.verify.facts import Array
-from shardlint.verify.html.page import Child, Html, code, element, join_html
+from shardlint.verify.html.page import Child, Html, join_html, render_code, render_element
 from shardlint.verify.spec import P
 from shardlint.verify.texts import size_text
 
@@ -36,31 +36,31 @@ class Layouts:
         self._seen: dict[Axes | None, list[Array]] = {}
         self._ids: dict[Axes | None, str] = {}
 
-    def add(self, array: Array) -> Html:
+    def add_array(self, array: Array) -> Html:
         """Count an array in, and give the link to its picture; words where nothing can be drawn."""
         key = self._layout_key(array)
         if key is None and array.spec != ONE_DEVICE:
-            return element(
+            return render_element(
                 "span", "not drawn", class_="quiet", title="its sharding is not a spec over this mesh"
             )
         self._seen.setdefault(key, []).append(array)
         name = self._ids.setdefault(key, f"{self.prefix}-lay{len(self._ids)}")
         letter = self._letter_of_layout(key)
         if not self.small:
-            return element("a", letter, href=f"#{name}")
-        width, height = Grid(self.mesh, key).size()
-        picture = element("use", href=f"#{name}-cells")
-        drawn = element("svg", picture, class_="thumb", viewbox=f"0 0 {width} {height}", aria_hidden="true")
-        return element("a", element("span", letter), drawn, href=f"#{name}", class_="to-layout")
+            return render_element("a", letter, href=f"#{name}")
+        width, height = Grid(self.mesh, key).picture_size()
+        picture = render_element("use", href=f"#{name}-cells")
+        drawn = render_element("svg", picture, class_="thumb", viewbox=f"0 0 {width} {height}", aria_hidden="true")
+        return render_element("a", render_element("span", letter), drawn, href=f"#{name}", class_="to-layout")
 
     def _letter_of_layout(self, key: Axes | None) -> str:
         index = list(self._ids).index(key)
         return chr(ord("A") + index % 26) + (str(index // 26) if index >= 26 else "")
 
-    def figures(self) -> Html:
+    def render_figures(self) -> Html:
         """Every picture, those of the most bytes first."""
         found = sorted(self._seen.items(), key=lambda item: -sum(array.bytes for array in item[1]))
-        return element("div", [self._draw_figure(key, arrays) for key, arrays in found], class_="layouts")
+        return render_element("div", [self._draw_figure(key, arrays) for key, arrays in found], class_="layouts")
 
     def _layout_key(self, array: Array) -> Axes | None:
         """The axes that cut each dimension, without those of size 1 and trailing empty ones."""
@@ -74,34 +74,34 @@ class Layouts:
     def _draw_figure(self, key: Axes | None, arrays: Sequence[Array]) -> Html:
         grid = Grid(self.mesh, key)
         spec = ONE_DEVICE if key is None else _spec_text(key)
-        width, height = grid.size()
+        width, height = grid.picture_size()
         name = self._ids[key]
-        drawn = element(
+        drawn = render_element(
             "svg",
-            element("g", list(grid.devices()), id=f"{name}-cells"),
-            list(grid.numbers()),
-            list(grid.labels()),
+            render_element("g", list(grid.render_devices()), id=f"{name}-cells"),
+            list(grid.render_numbers()),
+            list(grid.render_labels()),
             role="img",
-            aria_label=f"{spec} on this mesh: {grid.words()}",
+            aria_label=f"{spec} on this mesh: {grid.describe_picture()}",
             viewbox=f"-{_LEFT} -{_TOP} {width + _LEFT} {height + _TOP}",
             width=width + _LEFT,
             height=height + _TOP,
         )
         largest = max(arrays, key=lambda array: array.bytes_whole)
-        example = join_html([code(largest.where), f" {largest.array}: {size_text(largest.bytes)} per device"])
+        example = join_html([render_code(largest.where), f" {largest.array}: {size_text(largest.bytes)} per device"])
         others: Child = None
         if len(arrays) > 1:
             others = f", and {len(arrays) - 1} other array{'s' if len(arrays) > 2 else ''}"
-        return element(
+        return render_element(
             "figure",
-            element(
+            render_element(
                 "figcaption",
-                element("strong", f"{self._letter_of_layout(key)} ", code(spec)),
-                f" {grid.words()}",
+                render_element("strong", f"{self._letter_of_layout(key)} ", render_code(spec)),
+                f" {grid.describe_picture()}",
             ),
-            grid.array(),
+            grid.render_array(),
             drawn,
-            element("div", example, others, class_="quiet"),
+            render_element("div", example, others, class_="quiet"),
             class_="layout",
             id=name,
         )
@@ -131,12 +131,12 @@ class Grid:
         longest = max((len(",".join(str(self.counts[index] - 1) for index in self.split)), 1))
         self.width = max(26, 7 * longest + 8)
 
-    def size(self) -> tuple[int, int]:
+    def picture_size(self) -> tuple[int, int]:
         """Width and height of the devices."""
         panel = len(self.columns) * self.width
         return len(self.panels) * (panel + 14) - 14, len(self.rows) * _HEIGHT
 
-    def devices(self) -> Iterator[Html]:
+    def render_devices(self) -> Iterator[Html]:
         """A rectangle a device, in the colour of its part."""
         for place, left, top in self._device_places():
             if place is None:
@@ -144,9 +144,9 @@ class Grid:
             part = self._part_of_device(place)
             where = ", ".join(f"{name}={place[name]}" for name in self.drawn)
             holds = "nothing" if part is None else "all of it" if not part else f"part {_part_text(part)}"
-            yield element(
+            yield render_element(
                 "rect",
-                element("title", f"{where}: {holds}"),
+                render_element("title", f"{where}: {holds}"),
                 x=left,
                 y=top,
                 width=self.width,
@@ -155,7 +155,7 @@ class Grid:
                 fill=None if part is None else self._colour_of_part(part),
             )
 
-    def numbers(self) -> Iterator[Html]:
+    def render_numbers(self) -> Iterator[Html]:
         """The number of its part on each device, and dots for devices not drawn."""
         for place, left, top in self._device_places():
             middle = left + self.width / 2
@@ -164,10 +164,10 @@ class Grid:
             elif part := self._part_of_device(place):
                 yield _draw_label(middle, top + 16, _part_text(part), "in-cell")
 
-    def labels(self) -> Iterator[Html]:
+    def render_labels(self) -> Iterator[Html]:
         """Names of the axes and numbers along them."""
         names = [*[""] * (3 - len(self.drawn)), *self.drawn]
-        width, _ = self.size()
+        width, _ = self.picture_size()
         if names[1]:
             yield _draw_label(-_LEFT, -6, names[1], "by-cell name")
             for index, row in enumerate(self.rows):
@@ -186,7 +186,7 @@ class Grid:
                 said = "⋯" if column is None else str(column)
                 yield _draw_label(left + (index + 0.5) * self.width, -6, said, "by-cell middle")
 
-    def array(self) -> Html | None:
+    def render_array(self) -> Html | None:
         """The array itself, cut in its parts; None where it is whole or cut in more than three dimensions."""
         if self.axes is None or not 1 <= len(self.split) <= 3:
             return None
@@ -205,12 +205,12 @@ class Grid:
                     left, top = p * step + c * self.width, r * _HEIGHT
                     if None in (panel, row, column):
                         drawn.append(
-                            element("text", "⋯", x=left + self.width / 2, y=top + 16, class_="by-cell middle")
+                            render_element("text", "⋯", x=left + self.width / 2, y=top + 16, class_="by-cell middle")
                         )
                         continue
                     part = tuple(index or 0 for index in (panel, row, column))[3 - len(shown) :]
                     drawn.append(
-                        element(
+                        render_element(
                             "rect",
                             x=left,
                             y=top,
@@ -221,13 +221,13 @@ class Grid:
                         )
                     )
                     drawn.append(
-                        element(
+                        render_element(
                             "text", _part_text(part), x=left + self.width / 2, y=top + 16, class_="in-cell"
                         )
                     )
         width, height = len(panels) * step - 10, len(rows) * _HEIGHT
         title = _draw_label(-_LEFT, 16, "the array", "by-cell name")
-        return element(
+        return render_element(
             "svg",
             title,
             drawn,
@@ -237,7 +237,7 @@ class Grid:
             height=height,
         )
 
-    def words(self) -> str:
+    def describe_picture(self) -> str:
         """The picture in words."""
         if self.axes is None:
             return "the others hold none of it"
@@ -298,7 +298,7 @@ class Grid:
 
 
 def _draw_label(x: float, y: float, text: str, class_: str) -> Html:
-    return element("text", text, x=f"{x:g}", y=f"{y:g}", class_=class_)
+    return render_element("text", text, x=f"{x:g}", y=f"{y:g}", class_=class_)
 
 
 def _sample_indexes(size: int, most: int) -> list[int | None]:

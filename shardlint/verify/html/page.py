@@ -1,12 +1,13 @@
 """Building blocks of a self-contained HTML page, for the reports of `shardlint verify` and `shardlint run` alike.
 
-    from shardlint.verify.html.page import Cell, Column, document, element, size, status, table
-    from shardlint.verify.html.source import listing      # source lines with bytes beside them
+    from shardlint.verify.html.page import Cell, Column, render_document, render_element, size_cell, render_table
+    from shardlint.verify.html.source import render_listing  # source lines with bytes beside them
     from shardlint.verify.html.layout import Layouts      # pictures of arrays on a mesh
 
-    rows = [[Cell("train.py:41"), size(2**30)], ...]
-    body = element("section", element("h2", "Lines"), table([Column("Line"), Column("Moved", number=True)], rows))
-    text = document("shardlint run", [body])
+    rows = [[Cell("train.py:41"), size_cell(2**30)], ...]
+    columns = [Column("Line"), Column("Moved", number=True)]
+    body = render_element("section", render_element("h2", "Lines"), render_table(columns, rows))
+    text = render_document("shardlint run", [body])
 
 Everything is escaped unless it is `Html`, which only `element` and its kind make: what a program or a file says can
 never become markup. The page loads nothing, works from `file://`, and its Content-Security-Policy forbids every
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, TypeAlias
 
-from shardlint.output.printable import printable, printable_lines
+from shardlint.output.printable import make_printable, printable_lines
 from shardlint.verify.texts import size_text
 
 _VOID = {"meta", "input", "br", "hr"}
@@ -41,10 +42,10 @@ Child: TypeAlias = "str | Iterable[Child] | None"
 
 def escape_html(text: str) -> Html:
     """Text as markup, its control characters made visible; newlines stay."""
-    return Html(html.escape(printable_lines(text) if "\n" in text else printable(text)))
+    return Html(html.escape(printable_lines(text) if "\n" in text else make_printable(text)))
 
 
-def element(tag: str, *children: Child, **attributes: Any) -> Html:
+def render_element(tag: str, *children: Child, **attributes: Any) -> Html:
     """One element. Children that are not `Html` are escaped; None is left out, and other iterables are flattened.
 
     Of attribute names, `class_` is `class` and `aria_label` is `aria-label`; True is a bare attribute, None and
@@ -100,7 +101,7 @@ class Cell:
     title: str = ""
 
 
-def table(
+def render_table(
     columns: Sequence[Column],
     rows: Iterable[Sequence[Cell]],
     *,
@@ -114,7 +115,7 @@ def table(
     `long` one scrolls in a window of its own.
     """
     head = [
-        element(
+        render_element(
             "th",
             column.title,
             scope="col",
@@ -127,7 +128,7 @@ def table(
     body = []
     for index, row in enumerate(rows):
         cells = [
-            element(
+            render_element(
                 "td",
                 cell.shown,
                 class_=" ".join(part for part in ("number" if column.number else "", cell.class_) if part)
@@ -141,47 +142,47 @@ def table(
             )
             for column, cell in zip(columns, row, strict=True)
         ]
-        body.append(element("tr", cells, class_=(row_classes[index] or None) if row_classes else None))
-    inner = element(
+        body.append(render_element("tr", cells, class_=(row_classes[index] or None) if row_classes else None))
+    inner = render_element(
         "table",
-        element("caption", caption) if caption else None,
-        element("thead", element("tr", head)),
-        element("tbody", body),
+        render_element("caption", caption) if caption else None,
+        render_element("thead", render_element("tr", head)),
+        render_element("tbody", body),
         class_=f"sortable {class_}".strip(),
     )
     # A region that scrolls must be reachable by keyboard.
     window = "scroll long" if long else "scroll"
-    return element("div", inner, class_=window, tabindex="0", role="region", aria_label=caption or "table")
+    return render_element("div", inner, class_=window, tabindex="0", role="region", aria_label=caption or "table")
 
 
-def size(count: int) -> Cell:
+def size_cell(count: int) -> Cell:
     """A cell of bytes: a unit for the reader, the number to sort by, all digits on hovering."""
     return Cell(size_text(count), count, title=f"{count:,} bytes")
 
 
-def count(number: int | float | None) -> Cell:
+def number_cell(number: int | float | None) -> Cell:
     """A cell of a number; None is shown as unknown and sorts as the smallest."""
     return Cell("?", -1, title="not known") if number is None else Cell(f"{number:,}", number)
 
 
-def status(word: str) -> Html:
+def render_status(word: str) -> Html:
     """A status, `pass`, `fail` or `skip`, told by colour and by word."""
-    return element(
+    return render_element(
         "span", word.upper(), class_=f"status {word if word in ('pass', 'fail', 'skip') else 'skip'}"
     )
 
 
-def code(text: str) -> Html:
+def render_code(text: str) -> Html:
     """Text in the fixed-width type."""
-    return element("code", text)
+    return render_element("code", text)
 
 
-def share(part: float, whole: float) -> Html:
+def render_share(part: float, whole: float) -> Html:
     """A small bar: `part` of `whole`."""
     width = round(100 * part / whole) if whole else 0
-    return element(
+    return render_element(
         "svg",
-        element("rect", width=width, height=8, rx=2),
+        render_element("rect", width=width, height=8, rx=2),
         class_="share",
         viewbox="0 0 100 8",
         preserveAspectRatio="none",
@@ -189,7 +190,7 @@ def share(part: float, whole: float) -> Html:
     )
 
 
-def document(title: str, body: Iterable[Child], *, verdict: Child = None, footer: Child = None) -> str:
+def render_document(title: str, body: Iterable[Child], *, verdict: Child = None, footer: Child = None) -> str:
     """The whole page. `verdict` stands beside the title, `body` are sections, `footer` the small print."""
     css, script = _read_asset("page.css"), _read_asset("page.js")
     policy = (
@@ -198,23 +199,29 @@ def document(title: str, body: Iterable[Child], *, verdict: Child = None, footer
     )
     head = join_html(
         [
-            element("meta", charset="utf-8"),
+            render_element("meta", charset="utf-8"),
             # Not by `element`: the quotes of the policy must stay quotes, and they are ours.
             Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", name="color-scheme", content="light dark"),
-            element("meta", name="generator", content="shardlint"),
-            element("title", title),
+            render_element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            render_element("meta", name="color-scheme", content="light dark"),
+            render_element("meta", name="generator", content="shardlint"),
+            render_element("title", title),
             Html(f"<style>{css}</style>"),
         ],
         "\n",
     )
     page = join_html(
         [
-            element("a", "Skip to the report", href="#main", class_="skip-link"),
-            element("header", element("h1", title), verdict, element("div", id="tools"), class_="top"),
-            element("main", body, id="main"),
-            element("footer", footer) if footer else None,
+            render_element("a", "Skip to the report", href="#main", class_="skip-link"),
+            render_element(
+                "header",
+                render_element("h1", title),
+                verdict,
+                render_element("div", id="tools"),
+                class_="top",
+            ),
+            render_element("main", body, id="main"),
+            render_element("footer", footer) if footer else None,
         ],
         "\n",
     )

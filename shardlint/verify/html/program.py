@@ -12,15 +12,15 @@ from shardlint.verify.html.page import (
     Child,
     Column,
     Html,
-    code,
-    count,
-    element,
     join_html,
-    share,
-    size,
-    table,
+    number_cell,
+    render_code,
+    render_element,
+    render_share,
+    render_table,
+    size_cell,
 )
-from shardlint.verify.html.source import Costs, line_id, listing
+from shardlint.verify.html.source import Costs, line_id, render_listing
 from shardlint.verify.lines import Lines
 from shardlint.verify.report import Failure
 from shardlint.verify.texts import size_text
@@ -41,13 +41,13 @@ def program_view(
     return join_html(
         [
             _memory_bar(program) if program.memory_bytes else None,
-            *(element("p", note, class_="quiet") for note in program.notes),
+            *(render_element("p", note, class_="quiet") for note in program.notes),
             *arrays,
-            _collapsible_part("Shardings of the arrays", layouts.figures()) if program.arrays else None,
+            _collapsible_part("Shardings of the arrays", layouts.render_figures()) if program.arrays else None,
             _warning_section(program),
             _communication_section(program, prefix) if compiled or program.collectives else None,
             _product_section(program, prefix),
-            _collapsible_part("Source", listing(costs, sources, prefix)),
+            _collapsible_part("Source", render_listing(costs, sources, prefix)),
         ]
     )
 
@@ -55,7 +55,7 @@ def program_view(
 def _collapsible_part(title: str, body: Child, open_: bool = True) -> Html | None:
     if body is None:
         return None
-    return element("details", element("summary", title), body, class_="part", open=open_)
+    return render_element("details", render_element("summary", title), body, class_="part", open=open_)
 
 
 _PARTS = ("arguments", "results", "temporaries")
@@ -69,15 +69,15 @@ def _memory_bar(program: Program) -> Html:
     for index, part in enumerate(parts):
         width = 100 * max(part, 0) / whole
         bars.append(
-            element("rect", x=f"{left:.2f}", y=0, width=f"{width:.2f}", height=10, class_=f"m{index}")
+            render_element("rect", x=f"{left:.2f}", y=0, width=f"{width:.2f}", height=10, class_=f"m{index}")
         )
         left += width
     words = [
-        element(
+        render_element(
             "li",
-            element(
+            render_element(
                 "svg",
-                element("rect", width=10, height=10, class_=f"m{index}"),
+                render_element("rect", width=10, height=10, class_=f"m{index}"),
                 class_="key",
                 viewbox="0 0 10 10",
             ),
@@ -93,8 +93,8 @@ def _memory_bar(program: Program) -> Html:
     )
     return join_html(
         [
-            element("p", element("strong", f"{size_text(program.memory_bytes)} on one device"), reused),
-            element(
+            render_element("p", render_element("strong", f"{size_text(program.memory_bytes)} on one device"), reused),
+            render_element(
                 "svg",
                 bars,
                 class_="memory",
@@ -102,7 +102,7 @@ def _memory_bar(program: Program) -> Html:
                 preserveAspectRatio="none",
                 aria_hidden="true",
             ),
-            element("ul", words, class_="chips"),
+            render_element("ul", words, class_="chips"),
         ]
     )
 
@@ -128,7 +128,7 @@ def _array_table(program: Program, role: str, failures: Sequence[Failure], layou
     rows = [_array_row(array, array.where in wrong, declared, given, layouts) for array in arrays]
     name = "Results" if role == "out" else "Arguments"
     total = size_text(sum(array.bytes for array in arrays))
-    body = table(
+    body = render_table(
         columns,
         rows,
         caption=f"{name}: {len(arrays)} array{'s' if len(arrays) > 1 else ''}, {total} per device",
@@ -140,16 +140,16 @@ def _array_table(program: Program, role: str, failures: Sequence[Failure], layou
 
 
 def _array_row(array: Array, wrong: bool, declared: bool, given: bool, layouts: Layouts) -> list[Cell]:
-    mark = element("strong", "✗ ", class_="minus", title="a failure names this leaf") if wrong else None
+    mark = render_element("strong", "✗ ", class_="minus", title="a failure names this leaf") if wrong else None
     donated = {True: "reused", False: "donated, not reused", None: "donated; reuse not known"}[array.aliased]
     return [
-        Cell(join_html([mark, code(array.where or "(whole)")])),
-        Cell(code(array.array)),
-        *([Cell(code(array.expected) if array.expected else "")] if declared else []),
-        Cell(code(array.spec)),
-        Cell(layouts.add(array)),
-        size(array.bytes),
-        size(array.bytes_whole),
+        Cell(join_html([mark, render_code(array.where or "(whole)")])),
+        Cell(render_code(array.array)),
+        *([Cell(render_code(array.expected) if array.expected else "")] if declared else []),
+        Cell(render_code(array.spec)),
+        Cell(layouts.add_array(array)),
+        size_cell(array.bytes),
+        size_cell(array.bytes_whole),
         Cell(f"×{array.copies}", array.copies),
         *([Cell(donated if array.donated else "")] if given else []),
     ]
@@ -157,8 +157,8 @@ def _array_row(array: Array, wrong: bool, declared: bool, given: bool, layouts: 
 
 def _communication_section(program: Program, prefix: str) -> Html | None:
     if not program.collectives:
-        return _collapsible_part("Communication", element("p", "None: no device needs data of another."))
-    found = sorted(program.collectives, key=lambda one: -one.moved)
+        return _collapsible_part("Communication", render_element("p", "None: no device needs data of another."))
+    found = sorted(program.collectives, key=lambda one: -one.moved_bytes)
     whole = program.moved_bytes
     columns = [
         Column("Line"),
@@ -174,15 +174,20 @@ def _communication_section(program: Program, prefix: str) -> Html | None:
     rows = [
         [
             Cell(_line_link(one.line, prefix)),
-            Cell(join_html([one.kind, join_html([" of ", code(one.of)]) if one.of else None]), class_="text"),
-            Cell(code(", ".join(one.axes)) if one.axes else ""),
-            count(one.group),
-            Cell(code(one.array)),
-            size(one.bytes),
-            count(one.trips),
-            size(one.moved),
             Cell(
-                share(one.moved, whole), one.moved, title=f"{100 * one.moved / whole:.1f} %" if whole else ""
+                join_html([one.kind, join_html([" of ", render_code(one.of)]) if one.of else None]),
+                class_="text",
+            ),
+            Cell(render_code(", ".join(one.axes)) if one.axes else ""),
+            number_cell(one.group),
+            Cell(render_code(one.array)),
+            size_cell(one.bytes),
+            number_cell(one.trips),
+            size_cell(one.moved_bytes),
+            Cell(
+                render_share(one.moved_bytes, whole),
+                one.moved_bytes,
+                title=f"{100 * one.moved_bytes / whole:.1f} %" if whole else "",
             ),
         ]
         for one in found
@@ -193,7 +198,7 @@ def _communication_section(program: Program, prefix: str) -> Html | None:
     caption = f"{len(found)} collectives move {size_text(whole)} in one call" + (f" ({said})" if said else "")
     if unknown:
         caption += f", and more: {unknown} of them run in loops of unknown length, counted once"
-    body = table(columns, rows, caption=caption, sorted_by=7, long=len(rows) > _LONG)
+    body = render_table(columns, rows, caption=caption, sorted_by=7, long=len(rows) > _LONG)
     return _collapsible_part("Communication", body)
 
 
@@ -218,25 +223,25 @@ def _product_section(program: Program, prefix: str) -> Html | None:
     natural = sum(not product.paid for product in program.products)
     caption = f"{len(rows)} products, {natural} of them without communication"
     return _collapsible_part(
-        "Products", table(columns, rows, caption=caption, long=len(rows) > _LONG), len(rows) <= _LONG
+        "Products", render_table(columns, rows, caption=caption, long=len(rows) > _LONG), len(rows) <= _LONG
     )
 
 
 def _product_row(product: Product, collectives: Sequence[Collective], prefix: str) -> list[Cell]:
     paid = [collectives[index] for index in product.paid if 0 <= index < len(collectives)]
-    moved = sum(one.moved for one in paid)
+    moved = sum(one.moved_bytes for one in paid)
     what = ", ".join(dict.fromkeys(f"{one.kind} over {', '.join(one.axes)}" for one in paid))
     return [
         Cell(_line_link(product.line, prefix)),
-        Cell(code(product.text), class_="wide"),
+        Cell(render_code(product.text), class_="wide"),
         Cell(product.parallelism),
         *(
-            Cell(code(", ".join(axes)) if axes else "")
+            Cell(render_code(", ".join(axes)) if axes else "")
             for axes in (product.free, product.reduced, product.batch)
         ),
         Cell(_format_flops(product.flops), product.flops, title=f"{product.flops:,}"),
-        count(product.trips),
-        Cell(join_html([size_text(moved), element("br"), element("span", what, class_="quiet")]), moved)
+        number_cell(product.trips),
+        Cell(join_html([size_text(moved), render_element("br"), render_element("span", what, class_="quiet")]), moved)
         if paid
         else Cell("nothing", 0, class_="quiet"),
     ]
@@ -246,16 +251,16 @@ def _warning_section(program: Program) -> Html | None:
     if not program.warned:
         return None
     items = [
-        element(
+        render_element(
             "li",
-            element("span", one.kind, class_="kind"),
+            render_element("span", one.kind, class_="kind"),
             f" {shown_path(one.line.file)}:{one.line.line} " if one.line.file else " ",
             f"{size_text(one.bytes)}/device" if one.bytes else None,
-            element("pre", one.message),
+            render_element("pre", one.message),
         )
         for one in program.warned
     ]
-    return _collapsible_part("What the partitioner did on its own", element("ul", items, class_="failures"))
+    return _collapsible_part("What the partitioner did on its own", render_element("ul", items, class_="failures"))
 
 
 def _costs_of_program(program: Program) -> Costs:
@@ -266,23 +271,23 @@ def _costs_of_program(program: Program) -> Costs:
     for (line, kind, axes), each in groups.items():
         often = sum(one.trips or 1 for one in each)
         times = f" ×{often}" if often > 1 else ""
-        costs.add(line, f"{kind} over {', '.join(axes)}{times}", sum(one.moved for one in each))
+        costs.add_cost(line, f"{kind} over {', '.join(axes)}{times}", sum(one.moved_bytes for one in each))
     for product in program.products:
         kind = "product" if product.parallelism == "none" else f"{product.parallelism}-parallel product"
-        costs.add(
+        costs.add_cost(
             product.line, f"{kind}, {'with communication' if product.paid else 'without communication'}"
         )
     for warned in program.warned:
-        costs.add(warned.line, warned.kind)
+        costs.add_cost(warned.line, warned.kind)
     return costs
 
 
 def _line_link(line: Line, prefix: str) -> Html:
     if not line.file:
-        return element("span", "(no line)", class_="quiet")
+        return render_element("span", "(no line)", class_="quiet")
     shown = f"{shown_path(line.file)}:{line.line}"
-    link = element("a", code(shown), href=f"#{line_id(prefix, line)}")
-    return join_html([link, element("span", f" {line.function}", class_="quiet") if line.function else None])
+    link = render_element("a", render_code(shown), href=f"#{line_id(prefix, line)}")
+    return join_html([link, render_element("span", f" {line.function}", class_="quiet") if line.function else None])
 
 
 _UNITS = ("", "k", "M", "G", "T", "P")

@@ -9,10 +9,10 @@ import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shardlint.output.printable import printable
+from shardlint.output.printable import make_printable
 from shardlint.verify.facts import Line
 from shardlint.verify.here import shown_path
-from shardlint.verify.html.page import Html, element, escape_html, join_html
+from shardlint.verify.html.page import Html, escape_html, join_html, render_element
 from shardlint.verify.lines import Lines
 from shardlint.verify.texts import size_text
 
@@ -36,7 +36,7 @@ class Costs:
     def __init__(self) -> None:
         self.lines: dict[tuple[str, int], Cost] = {}
 
-    def add(self, line: Line, why: str, moved: int = 0) -> None:
+    def add_cost(self, line: Line, why: str, moved: int = 0) -> None:
         """Count something against a line; without a line it is left out."""
         if line.file and line.line > 0:
             cost = self.lines.setdefault((line.file, line.line), Cost())
@@ -45,7 +45,7 @@ class Costs:
                 cost.why.append(why)
 
 
-def listing(costs: Costs, sources: Lines, prefix: str) -> Html | None:
+def render_listing(costs: Costs, sources: Lines, prefix: str) -> Html | None:
     """The lines that cost something with those around them, a table a file, the dearest file first.
 
     Only Python files are read, of at most `lines.READ_MAX` bytes. A line's id is `line_id(prefix, line)`.
@@ -57,11 +57,11 @@ def listing(costs: Costs, sources: Lines, prefix: str) -> Html | None:
     for (file, number), cost in costs.lines.items():
         files.setdefault(file, {})[number] = cost
     dearest = sorted(files, key=lambda file: (-sum(cost.moved for cost in files[file].values()), file))
-    shown = [_render_file(file, files[file], sources.of(file), most, prefix) for file in dearest[:_FILES]]
+    shown = [_render_file(file, files[file], sources.lines_of_file(file), most, prefix) for file in dearest[:_FILES]]
     if len(dearest) > _FILES:
         rest = sum(cost.moved for file in dearest[_FILES:] for cost in files[file].values())
         shown.append(
-            element(
+            render_element(
                 "p", f"{len(dearest) - _FILES} other files move {size_text(rest)} in all.", class_="quiet"
             )
         )
@@ -106,8 +106,8 @@ def _render_file(file: str, costs: Mapping[int, Cost], lines: Sequence[str], mos
     caption = f"{shown_path(file)}: {size_text(total)} moved in one call"
     if not lines:
         caption += "; its source could not be read"
-    body = element("table", element("caption", caption), element("tbody", rows), class_="source")
-    return element("div", body, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    body = render_element("table", render_element("caption", caption), render_element("tbody", rows), class_="source")
+    return render_element("div", body, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
 def _line_windows(costs: Mapping[int, Cost], count: int) -> Iterator[int]:
@@ -121,7 +121,7 @@ def _line_windows(costs: Mapping[int, Cost], count: int) -> Iterator[int]:
 
 
 def _gap_row(text: str) -> Html:
-    return element("tr", element("td", text, colspan="4"), class_="gap")
+    return render_element("tr", render_element("td", text, colspan="4"), class_="gap")
 
 
 def _source_row(file: str, number: int, text: Html, cost: Cost | None, most: int, prefix: str) -> Html:
@@ -129,12 +129,12 @@ def _source_row(file: str, number: int, text: Html, cost: Cost | None, most: int
     if cost and cost.moved and most:
         # By the logarithm over four powers of ten: a line of a thousandth of the bytes is still worth seeing.
         heat = f"h{max(1, min(5, 5 + round(math.log10(cost.moved / most) * 1.2)))}"
-    return element(
+    return render_element(
         "tr",
-        element("td", size_text(cost.moved) if cost and cost.moved else "", class_="moved"),
-        element("td", str(number), class_="at"),
-        element("td", text),
-        element("td", "; ".join(cost.why) if cost else "", class_="why"),
+        render_element("td", size_text(cost.moved) if cost and cost.moved else "", class_="moved"),
+        render_element("td", str(number), class_="at"),
+        render_element("td", text),
+        render_element("td", "; ".join(cost.why) if cost else "", class_="why"),
         class_=heat or None,
         id=line_id(prefix, Line(file, number)) if cost else None,
     )
@@ -174,7 +174,7 @@ def _mark_line(line: str, marks: Sequence[tuple[int, int, str]]) -> Html:
         if start < at or start >= _WIDTH:
             continue
         pieces.append(_escape_text(line[at:start]))
-        pieces.append(element("span", _escape_text(line[start : min(stop, _WIDTH)]), class_=kind))
+        pieces.append(render_element("span", _escape_text(line[start : min(stop, _WIDTH)]), class_=kind))
         at = min(stop, _WIDTH)
     pieces.append(_escape_text(line[at:_WIDTH]))
     if len(line) > _WIDTH:
@@ -183,4 +183,4 @@ def _mark_line(line: str, marks: Sequence[tuple[int, int, str]]) -> Html:
 
 
 def _escape_text(text: str) -> Html:
-    return escape_html(printable(text.replace("\t", "    ")))
+    return escape_html(make_printable(text.replace("\t", "    ")))

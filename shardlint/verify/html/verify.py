@@ -13,14 +13,14 @@ from shardlint.verify.html.page import (
     Child,
     Column,
     Html,
-    code,
-    count,
-    document,
-    element,
     join_html,
-    size,
-    status,
-    table,
+    number_cell,
+    render_code,
+    render_document,
+    render_element,
+    render_status,
+    render_table,
+    size_cell,
 )
 from shardlint.verify.html.program import mesh_text, program_view
 from shardlint.verify.lines import Lines
@@ -41,10 +41,10 @@ class _OnMesh:
     mesh: Mapping[str, int]
     results: list[Result] = field(default_factory=list)
 
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         return any(result.status == FAIL for result in self.results)
 
-    def program(self) -> Program | None:
+    def representative_program(self) -> Program | None:
         """The one that stands for it in the sweep: the first level's that compiled."""
         programs = [one for one in self.results if one.program is not None and one.level != "trace"]
         return programs[0].program if programs else None
@@ -61,7 +61,7 @@ class _Fixture:
     others: list[Result] = field(default_factory=list)
     """Results of no mesh: it could not be read, or was skipped everywhere."""
 
-    def results(self) -> list[Result]:
+    def all_results(self) -> list[Result]:
         return [*self.others, *(result for on in self.meshes.values() for result in on.results)]
 
 
@@ -71,7 +71,7 @@ def html_report(run: Run, version: str) -> str:
     Sources of the user's files are read now, as they are; only Python files that a line names.
     """
     fixtures, others = _group_results(run.results)
-    counts = run.counts()
+    counts = run.count_by_status()
     sections: list[Child] = [_run_facts(run)]
     if fixtures:
         sections.append(_sweep_table(fixtures))
@@ -79,17 +79,17 @@ def html_report(run: Run, version: str) -> str:
     sections += [_fixture_section(fixture, open_all=whole == 1) for fixture in fixtures]
     if others:
         sections.append(_other_results(others))
-    verdict = element(
+    verdict = render_element(
         "ul",
         [
-            element("li", element("strong", str(counts[word])), f" {said}", class_=f"chip status {word}")
+            render_element("li", render_element("strong", str(counts[word])), f" {said}", class_=f"chip status {word}")
             for word, said in ((FAIL, "failed"), (PASS, "passed"), (SKIP, "skipped"))
             if counts[word] or word == PASS
         ],
         class_="chips",
     )
     footer = join_html([f"shardlint {version}. Each level claims only what it names and ran."])
-    return document("shardlint verify", sections, verdict=verdict, footer=footer)
+    return render_document("shardlint verify", sections, verdict=verdict, footer=footer)
 
 
 def _group_results(results: Iterable[Result]) -> tuple[list[_Fixture], list[Result]]:
@@ -112,7 +112,7 @@ def _group_results(results: Iterable[Result]) -> tuple[list[_Fixture], list[Resu
 
 
 def _run_facts(run: Run) -> Html:
-    releases = [element("li", f"{name} {release}", class_="chip") for name, release in run.releases.items()]
+    releases = [render_element("li", f"{name} {release}", class_="chip") for name, release in run.releases.items()]
     said = [
         *run.goldens,
         *(f"limit: {limit}" for limit in run.limits),
@@ -120,11 +120,11 @@ def _run_facts(run: Run) -> Html:
     ]
     return join_html(
         [
-            element("ul", releases, class_="chips", aria_label="releases") if releases else None,
-            element(
+            render_element("ul", releases, class_="chips", aria_label="releases") if releases else None,
+            render_element(
                 "details",
-                element("summary", "Self-test, limits and goldens"),
-                element("ul", [element("li", one) for one in said]),
+                render_element("summary", "Self-test, limits and goldens"),
+                render_element("ul", [render_element("li", one) for one in said]),
             )
             if said
             else None,
@@ -153,43 +153,44 @@ def _sweep_table(fixtures: Sequence[_Fixture]) -> Html:
         Column("Most copied", number=True, help="the largest replicated result"),
     ]
     rows = [_sweep_row(fixture, on, levels) for fixture in fixtures for on in fixture.meshes.values()]
-    classes = ["bad" if on.failed() else "" for fixture in fixtures for on in fixture.meshes.values()]
+    classes = ["bad" if on.has_failed() else "" for fixture in fixtures for on in fixture.meshes.values()]
     if not rows:
         return join_html([])
-    heading = element("h2", "All meshes", id="sweep")
+    heading = render_element("h2", "All meshes", id="sweep")
     runs = _count_things(len(rows), "run")
     caption = f"{runs} of {_count_things(len(fixtures), 'fixture')} on a mesh; a header sorts"
-    return element(
-        "section", heading, table(columns, rows, caption=caption, row_classes=classes, long=len(rows) > 40)
+    return render_element(
+        "section", heading, render_table(columns, rows, caption=caption, row_classes=classes, long=len(rows) > 40)
     )
 
 
 def _sweep_row(fixture: _Fixture, on: _OnMesh, levels: Sequence[str]) -> list[Cell]:
-    program = on.program()
+    program = on.representative_program()
     by_level = []
     for level in levels:
         found = [result for result in on.results if result.level == level]
         shown = [
-            element("span", status(one.status), f" {one.topology}" if one.topology else None) for one in found
+            render_element("span", render_status(one.status), f" {one.topology}" if one.topology else None)
+            for one in found
         ]
-        by_level.append(Cell(join_html(shown, " ") if shown else element("span", "not run", class_="quiet")))
+        by_level.append(Cell(join_html(shown, " ") if shown else render_element("span", "not run", class_="quiet")))
     unknown = Cell("", -1)
     copied = [array.bytes for array in program.arrays if array.role == "out"] if program else []
     if program:
         copied = [
-            one.bytes for one in program.arrays if one.role == "out" and one.copies == program.devices > 1
+            one.bytes for one in program.arrays if one.role == "out" and one.copies == program.device_count > 1
         ]
     return [
-        Cell(element("a", _short_fixture_name(fixture.name), href=f"#{fixture.id}")),
-        Cell(element("a", code(mesh_text(on.mesh)), href=f"#{on.id}")),
-        count(math.prod(on.mesh.values())),
+        Cell(render_element("a", _short_fixture_name(fixture.name), href=f"#{fixture.id}")),
+        Cell(render_element("a", render_code(mesh_text(on.mesh)), href=f"#{on.id}")),
+        number_cell(math.prod(on.mesh.values())),
         *by_level,
-        count(sum(len(result.failures) for result in on.results)),
+        number_cell(sum(len(result.failures) for result in on.results)),
         Cell(_first_failure_line(on), class_="wide"),
-        size(program.moved_bytes) if program else unknown,
-        count(len(program.collectives)) if program else unknown,
-        size(program.memory_bytes) if program else unknown,
-        size(max(copied, default=0)) if program else unknown,
+        size_cell(program.moved_bytes) if program else unknown,
+        number_cell(len(program.collectives)) if program else unknown,
+        size_cell(program.memory_bytes) if program else unknown,
+        size_cell(max(copied, default=0)) if program else unknown,
     ]
 
 
@@ -209,26 +210,28 @@ def _short_fixture_name(name: str) -> str:
 
 
 def _fixture_section(fixture: _Fixture, open_all: bool) -> Html:
-    results = fixture.results()
+    results = fixture.all_results()
     folder = Path(fixture.name.rpartition("::")[0] or ".").parent
     sources = Lines(folder)
     line = next((result.line for result in results if result.line), "")
     parts: list[Child] = [
-        element("h2", code(fixture.name), id=fixture.id),
-        element("p", "of ", code(fixture.target), f", defined at {line}" if line else None, class_="quiet"),
+        render_element("h2", render_code(fixture.name), id=fixture.id),
+        render_element(
+            "p", "of ", render_code(fixture.target), f", defined at {line}" if line else None, class_="quiet"
+        ),
         *(_result_section(result) for result in fixture.others),
     ]
     for on in fixture.meshes.values():
-        parts.append(_mesh_section(on, sources, open_all or on.failed()))
-    return element("section", parts)
+        parts.append(_mesh_section(on, sources, open_all or on.has_failed()))
+    return render_element("section", parts)
 
 
 def _mesh_section(on: _OnMesh, sources: Lines, open_: bool) -> Html:
-    program = on.program()
+    program = on.representative_program()
     chips = [
-        element(
+        render_element(
             "li",
-            status(one.status),
+            render_status(one.status),
             f" {one.level}",
             f" {one.topology}" if one.topology else None,
             class_="chip",
@@ -236,9 +239,9 @@ def _mesh_section(on: _OnMesh, sources: Lines, open_: bool) -> Html:
         for one in on.results
     ]
     if program:
-        chips.append(element("li", f"{size_text(program.moved_bytes)} moved", class_="chip"))
-        chips.append(element("li", f"{size_text(program.memory_bytes)} a device", class_="chip"))
-    summary = element("summary", code(mesh_text(on.mesh)), element("ul", chips, class_="chips"))
+        chips.append(render_element("li", f"{size_text(program.moved_bytes)} moved", class_="chip"))
+        chips.append(render_element("li", f"{size_text(program.memory_bytes)} a device", class_="chip"))
+    summary = render_element("summary", render_code(mesh_text(on.mesh)), render_element("ul", chips, class_="chips"))
     body: list[Child] = [_result_section(result) for result in on.results]
     for index, result in enumerate(on.results):
         if result.program is None:
@@ -247,34 +250,34 @@ def _mesh_section(on: _OnMesh, sources: Lines, open_: bool) -> Html:
         compiled = result.level != "trace"
         backend = result.program.backend
         body.append(
-            element("h3", f"Level {result.level}" + (f", compiled for {backend}" if compiled else ""))
+            render_element("h3", f"Level {result.level}" + (f", compiled for {backend}" if compiled else ""))
         )
         if compiled and backend == "cpu":
-            body.append(element("p", _SIMULATED, class_="quiet"))
+            body.append(render_element("p", _SIMULATED, class_="quiet"))
         body.append(program_view(result.program, wrong, f"{on.id}-{index}", sources, compiled))
-    classes = "mesh failed" if on.failed() else "mesh"
-    return element("details", summary, body, class_=classes, id=on.id, open=open_)
+    classes = "mesh failed" if on.has_failed() else "mesh"
+    return render_element("details", summary, body, class_=classes, id=on.id, open=open_)
 
 
 def _result_section(result: Result) -> Html:
     """Return the result of one level, in words."""
     said = [f"{result.checked} checked" if result.status == PASS else "", result.reason, result.how]
-    head = element(
+    head = render_element(
         "p",
-        status(result.status),
-        element("strong", f" {result.level} {result.topology}".rstrip() + " ") if result.level else " ",
+        render_status(result.status),
+        render_element("strong", f" {result.level} {result.topology}".rstrip() + " ") if result.level else " ",
         "; ".join(part for part in said if part),
-        element("span", f" ({_format_duration(result)})", class_="quiet") if result.seconds else None,
+        render_element("span", f" ({_format_duration(result)})", class_="quiet") if result.seconds else None,
     )
     return join_html(
         [
             head,
             _failure_list(result),
-            *(element("p", f"note: {note}", class_="quiet") for note in result.notes),
-            element("p", "Reproduce: ", code(result.rerun))
+            *(render_element("p", f"note: {note}", class_="quiet") for note in result.notes),
+            render_element("p", "Reproduce: ", render_code(result.rerun))
             if result.rerun and result.status == FAIL
             else None,
-            element("pre", "\n".join(result.output), class_="output mono") if result.output else None,
+            render_element("pre", "\n".join(result.output), class_="output mono") if result.output else None,
         ]
     )
 
@@ -286,21 +289,21 @@ def _format_duration(result: Result) -> str:
 
 def _failure_list(result: Result) -> Html | None:
     found = [_failure_item(kind, text) for kind, text in failure_texts(result.failures)]
-    return element("ul", found, class_="failures") if found else None
+    return render_element("ul", found, class_="failures") if found else None
 
 
 def _failure_item(kind: str, text: str) -> Html:
     first, _, more = text.partition("\n")
     marked = [
-        element("span", line, class_={"+": "line plus", "-": "line minus"}.get(line[:1], "line"))
+        render_element("span", line, class_={"+": "line plus", "-": "line minus"}.get(line[:1], "line"))
         for line in more.splitlines()
     ]
-    return element(
+    return render_element(
         "li",
-        element("span", kind, class_="kind"),
+        render_element("span", kind, class_="kind"),
         " ",
-        element("span", first, class_="mono"),
-        element("pre", marked) if marked else None,
+        render_element("span", first, class_="mono"),
+        render_element("pre", marked) if marked else None,
     )
 
 
@@ -315,10 +318,10 @@ def _other_results(results: Sequence[Result]) -> Html:
     ]
     rows = [
         [
-            Cell(code(result.target)),
+            Cell(render_code(result.target)),
             Cell(result.level),
-            Cell(status(result.status)),
-            count(result.checked),
+            Cell(render_status(result.status)),
+            number_cell(result.checked),
             Cell(
                 join_html(
                     [
@@ -335,4 +338,8 @@ def _other_results(results: Sequence[Result]) -> Html:
     title = (
         "Proofs of rules" if all(result.level or result.status == SKIP for result in results) else "Others"
     )
-    return element("section", element("h2", title), table(columns, rows, row_classes=classes, caption=title))
+    return render_element(
+        "section",
+        render_element("h2", title),
+        render_table(columns, rows, row_classes=classes, caption=title),
+    )

@@ -68,19 +68,19 @@ def describe_topology(topology: Topology) -> list[Any]:
     found = installed_compiler(topology.platform)
     if not found:
         what = "libtpu" if topology.platform == "tpu" else "the CUDA plugin of jax"
-        raise Unavailable(f"{topology.name} needs {what}, which is not installed: {topology.install}")
+        raise Unavailable(f"{topology.name} needs {what}, which is not installed: {topology.install_command}")
     from jax.experimental import topologies
 
     if topology.platform == "tpu":
         # Without these libtpu asks the network which machine this is, and refuses a second process its lock file.
         os.environ["TPU_SKIP_MDS_QUERY"] = "1"
         os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
-        options: dict[str, Any] = {"platform": "tpu", "topology_name": topology.wanted}
+        options: dict[str, Any] = {"platform": "tpu", "topology_name": topology.jax_topology_name}
     else:
         options = {
             "platform": "cuda",
             "target_config": _H100.format(cuda=found[-2:]),
-            "topology": topology.wanted,
+            "topology": topology.jax_topology_name,
         }
     try:
         return list(topologies.get_topology_desc(**options).devices)
@@ -93,7 +93,7 @@ def describe_topology(topology: Topology) -> list[Any]:
         ) from error
 
 
-def mesh_on(devices: list[Any], topology: Topology, sizes: Mapping[str, int], explicit: bool) -> Any:
+def mesh_over_topology(devices: list[Any], topology: Topology, sizes: Mapping[str, int], explicit: bool) -> Any:
     """A mesh of these axis sizes over a topology's devices, laid as `jax.make_mesh` lays it on real ones.
 
     Raises `Unavailable` where it cannot be laid: axes of a TPU's mesh must fit its torus.

@@ -16,8 +16,8 @@ import numpy as np
 
 from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture
 from shardlint.verify.inside import compare, devices, load, place, tree
-from shardlint.verify.inside.failures import failure_of
-from shardlint.verify.inside.invoke import call_function, in_float64
+from shardlint.verify.inside.failures import failure_from_exception
+from shardlint.verify.inside.invoke import call_function, run_in_float64
 
 Arrays = dict[str, tuple[str, Any]]
 
@@ -41,7 +41,7 @@ class Alone:
     returns_arrays: bool = True
 
     @classmethod
-    def read(cls, said: Mapping[str, Any], folder: Path) -> Alone:
+    def read_result(cls, said: Mapping[str, Any], folder: Path) -> Alone:
         """From the message of the process, and the folder in which it left its arrays.
 
         Raises `LookupError` where those are not the ones it told of.
@@ -52,7 +52,7 @@ class Alone:
         files = _read_files(folder)
         if _digest_files(files) != found.digest:
             raise LookupError("the files of the single-device run were changed")
-        found.arguments, found.numbers = compare.from_bytes(files[0]), compare.from_bytes(files[1])
+        found.arguments, found.numbers = compare.decode_numbers(files[0]), compare.decode_numbers(files[1])
         return found
 
 
@@ -73,28 +73,28 @@ def run_alone(fixture: Fixture, sizes: Mapping[str, int], folder: Path) -> dict[
             made = place.make_arguments(fixture, mesh)
         hosts = place.fill_arguments(made)
     except Exception as error:
-        return {"unmade": failure_of(error).message}
+        return {"unmade": failure_from_exception(error).message}
     try:
-        output, lowest, notes = in_float64(
+        output, lowest, notes = run_in_float64(
             hosts,
-            lambda given: call_function(function, given_to_one(given, made, mesh), mesh, fixture.context),
+            lambda given: call_function(function, arguments_for_one_device(given, made, mesh), mesh, fixture.context),
         )
     except Exception as error:
-        return {"raised": failure_of(error).message}
-    files = [compare.to_bytes(named_arrays(hosts)), compare.to_bytes(compare.numbers(output))]
+        return {"raised": failure_from_exception(error).message}
+    files = [compare.encode_numbers(named_arrays(hosts)), compare.encode_numbers(compare.numbers_by_path(output))]
     for name, data in zip(_FILES, files, strict=True):
         (folder / name).write_bytes(data)
     arrays = bool(tree.array_leaves(output, ""))
     return {"digest": _digest_files(files), "lowest": lowest, "notes": notes, "returns_arrays": arrays}
 
 
-def given_to_one(hosts: list[Any], made: list[place.HostArgument], one: Any) -> list[Any]:
+def arguments_for_one_device(hosts: list[Any], made: list[place.HostArgument], one: Any) -> list[Any]:
     """Host copies as the arguments of a run on the mesh `one` of a single device."""
     if devices.is_explicit(one) and all(
         spec is not None for argument in made for spec in argument.specs.values()
     ):
         # Shardings are part of the types the function was written for.
-        return place.place(hosts, made, one)
+        return place.place_arrays(hosts, made, one)
     # Uncommitted, so that a function that insists on its own mesh shows itself instead of failing oddly.
     return [tree.map_arrays(tree.from_host, host) for host in hosts]
 
@@ -110,7 +110,7 @@ def named_arrays(hosts: list[Any]) -> Arrays:
     return found
 
 
-def with_numbers_of(hosts: list[Any], arguments: Arrays) -> tuple[list[Any], list[str], str]:
+def copy_reference_numbers(hosts: list[Any], arguments: Arrays) -> tuple[list[Any], list[str], str]:
     """Host copies with the numbers that the run on one device was given, the names of those that differed, and the
     first that has another shape or is missing there ("" where none is).
     """
@@ -148,7 +148,7 @@ def _leaf_like(leaf: Any, given: tuple[str, Any] | None) -> Any:
 
 
 @contextlib.contextmanager
-def as_if_alone() -> Iterator[None]:
+def pretend_single_device() -> Iterator[None]:
     """Answer a program's questions to jax about its devices as if there were one.
 
     For what cannot be run in a process that has one. Only `jax.device_count()` and its like, read from `jax` when they

@@ -91,10 +91,10 @@ def listen_to_stderr() -> Iterator[list[str]]:
         with contextlib.suppress(OSError):
             descriptor = _create_file(_leader[1])
     if descriptor is not None and _leader is not None:
-        with _in_file(descriptor, _leader[1]) as heard:
+        with _capture_in_file(descriptor, _leader[1]) as heard:
             yield heard
     else:
-        with _through_pipe() as heard:
+        with _capture_through_pipe() as heard:
             yield heard
 
 
@@ -115,7 +115,7 @@ def _create_file(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def _in_file(descriptor: int, path: Path) -> Iterator[list[str]]:
+def _capture_in_file(descriptor: int, path: Path) -> Iterator[list[str]]:
     heard = [""]
     kept = os.dup(2)
     os.dup2(descriptor, 2)
@@ -134,7 +134,7 @@ def _in_file(descriptor: int, path: Path) -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
-def _through_pipe() -> Iterator[list[str]]:
+def _capture_through_pipe() -> Iterator[list[str]]:
     heard = [""]
     kept = os.dup(2)
     take, give = os.pipe()

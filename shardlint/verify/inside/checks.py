@@ -40,7 +40,7 @@ class Checked:
         return self
 
 
-def same_sharding(actual: Any, mesh: Any, spec: P, ndim: int) -> bool:
+def is_same_sharding(actual: Any, mesh: Any, spec: P, ndim: int) -> bool:
     """Return whether a sharding places an array as `spec` on `mesh` does. The memory kind does not matter."""
     if isinstance(actual, jax.sharding.SingleDeviceSharding):
         return bool(mesh.devices.size == 1 and actual.device_set == set(mesh.devices.flat))
@@ -48,7 +48,7 @@ def same_sharding(actual: Any, mesh: Any, spec: P, ndim: int) -> bool:
     return bool(actual.is_equivalent_to(expected, ndim))
 
 
-def on_one_device(sharding: Any) -> bool:
+def is_on_one_device(sharding: Any) -> bool:
     """Return whether a sharding uses a single device."""
     return len(sharding.device_set) == 1 or tree.holder_index(sharding) is not None
 
@@ -59,7 +59,7 @@ def sharding_text(sharding: Any) -> str:
     """
     if sharding is None:
         return "host memory"
-    if on_one_device(sharding):
+    if is_on_one_device(sharding):
         return ONE_DEVICE
     if isinstance(sharding, jax.sharding.NamedSharding):
         entries = list(sharding.spec)
@@ -95,9 +95,9 @@ def check_placement(
             continue
         glob, spec = found
         try:
-            misfit = spec.misfit(leaf.shape, sizes)
+            misfit = spec.explain_misfit(leaf.shape, sizes)
         except ValueError as error:
-            failure = Failure("fixture", str(error), leaf.where, leaf.path, leaf.array)
+            failure = Failure("fixture", str(error), leaf.where, leaf.path, leaf.describe_array)
             checked += Checked([failure], 1, Looked({name_item(field, glob)}))
             continue
         if misfit:
@@ -117,10 +117,10 @@ def weigh_leaf(text: str, spec: P, sizes: Mapping[str, int], wrong: bool = False
     """One leaf compared with `spec` for the declaration `text`; it counts where the mesh can tell a wrong one."""
     if wrong:
         return Checked([], 1, Looked({text}))
-    thin = [axis for axis in spec.axes() if sizes.get(axis) == 1]
+    thin = [axis for axis in spec.axis_names() if sizes.get(axis) == 1]
     if all(size == 1 for size in sizes.values()):
         return Checked([], 0, Looked(idle={text: "the mesh has one device"}))
-    if thin and len(thin) == len(spec.axes()):
+    if thin and len(thin) == len(spec.axis_names()):
         why = f"every axis that {spec} names has size 1 on this mesh"
         return Checked([], 0, Looked(idle={text: why}))
     said = [f"axis {axis!r} has size 1 on this mesh, so nothing is proved of it" for axis in thin]
@@ -141,28 +141,28 @@ def _check_replicated_sizes(leaves: Sequence[tree.Leaf], mesh: Any, most: int) -
 
 
 def _compare_sharding(leaf: tree.Leaf, mesh: Any, spec: P) -> list[Failure]:
-    if leaf.sharding is not None and same_sharding(leaf.sharding, mesh, spec, len(leaf.shape)):
+    if leaf.sharding is not None and is_same_sharding(leaf.sharding, mesh, spec, len(leaf.shape)):
         return []
     failure = Failure(
-        "sharding", "", leaf.where, leaf.path, leaf.array, str(spec), sharding_text(leaf.sharding)
+        "sharding", "", leaf.where, leaf.path, leaf.describe_array, str(spec), sharding_text(leaf.sharding)
     )
     failure.bytes_expected = leaf.bytes_under(named_sharding(mesh, spec))
     failure.bytes_actual = leaf.local_bytes
     other = getattr(leaf.sharding, "mesh", None)
-    if other is not None and not on_one_device(leaf.sharding) and dict(other.shape) != dict(mesh.shape):
+    if other is not None and not is_on_one_device(leaf.sharding) and dict(other.shape) != dict(mesh.shape):
         failure.message = f"on another mesh: {sizes_text(other.shape)}"
     return [failure]
 
 
 def _limit_replicated(leaf: tree.Leaf, most: int) -> list[Failure]:
-    whole = leaf.sharding is None or on_one_device(leaf.sharding) or leaf.sharding.is_fully_replicated
+    whole = leaf.sharding is None or is_on_one_device(leaf.sharding) or leaf.sharding.is_fully_replicated
     if not whole or leaf.local_bytes <= most:
         return []
     message = (
         f"replicated: {size_text(leaf.local_bytes)} is more than replicated_bytes_max ({size_text(most)})"
     )
     actual = sharding_text(leaf.sharding)
-    failure = Failure("replicated", message, leaf.where, leaf.path, leaf.array, "sharded", actual)
+    failure = Failure("replicated", message, leaf.where, leaf.path, leaf.describe_array, "sharded", actual)
     failure.bytes_actual = leaf.local_bytes
     return [failure]
 
@@ -223,7 +223,7 @@ def _kept_buffer_failure(leaf: tree.Leaf, message: str) -> Failure:
         message,
         leaf.where,
         leaf.path,
-        leaf.array,
+        leaf.describe_array,
         "buffer reused",
         "kept",
         None,
@@ -236,7 +236,7 @@ def check_replicas(output: Any) -> Checked:
     checked = Checked([], 0)
     for path, where, leaf in tree.flatten_tree(output):
         # Of an array on one device the others hold nothing, whatever jax hands out for them.
-        if not isinstance(leaf, jax.Array) or on_one_device(leaf.sharding):
+        if not isinstance(leaf, jax.Array) or is_on_one_device(leaf.sharding):
             continue
         checked.count += 1
         first: dict[str, tuple[Any, Any]] = {}

@@ -23,7 +23,7 @@ _SHOWN = 4
 _SHAKEN = 100.0
 
 
-def numbers(output: Any) -> dict[str, tuple[str, Any]]:
+def numbers_by_path(output: Any) -> dict[str, tuple[str, Any]]:
     """Path -> (spelling, host array) of every number in an output, python scalars too."""
     found = {}
     for path, where, leaf in tree.flatten_tree(output):
@@ -35,7 +35,7 @@ def numbers(output: Any) -> dict[str, tuple[str, Any]]:
     return found
 
 
-def to_bytes(some: Numbers) -> bytes:
+def encode_numbers(some: Numbers) -> bytes:
     """Numbers as a line of JSON that says what they are, and their bytes: numpy's own format has no bfloat16."""
     told, parts = [], []
     for path, (where, array) in some.items():
@@ -45,8 +45,8 @@ def to_bytes(some: Numbers) -> bytes:
     return b"".join([json.dumps(told).encode(), b"\n", *parts])
 
 
-def from_bytes(data: bytes) -> dict[str, tuple[str, Any]]:
-    """The numbers that `to_bytes` wrote."""
+def decode_numbers(data: bytes) -> dict[str, tuple[str, Any]]:
+    """The numbers that `encode_numbers` wrote."""
     head, _, rest = data.partition(b"\n")
     found, at = {}, 0
     for path, where, dtype, shape, count in json.loads(head):
@@ -128,14 +128,14 @@ def _largest_difference(actual: Any, expected: Any, nan_is_nan: bool, shaken: An
             return 0.0, ""
         return float("inf"), "no finite number is left to compare"
     if shaken is None or shaken.shape != actual.shape:
-        return _of_finite(left[finite], right[finite], 0.0)
+        return _worst_finite_difference(left[finite], right[finite], 0.0)
     moved = np.abs(np.ravel(shaken.astype(wide)) - left)[finite]
     moved = np.where(np.isfinite(moved), moved, 0.0)
     usual = np.sort(moved)[(moved.size - 1) // 2]
-    return _of_finite(left[finite], right[finite], _SHAKEN * np.maximum(moved, usual))
+    return _worst_finite_difference(left[finite], right[finite], _SHAKEN * np.maximum(moved, usual))
 
 
-def _of_finite(left: Any, right: Any, allowed: Any) -> tuple[float, str]:
+def _worst_finite_difference(left: Any, right: Any, allowed: Any) -> tuple[float, str]:
     """The worst element of those that differ by more than is `allowed`, each measured by its own size or that of its
     like.
 

@@ -92,7 +92,7 @@ def takes_abstract(function: Any, args: Sequence[Any]) -> bool:
     """
     if can_lower(function):
         return type(function).__module__.startswith("jax")
-    return _only_arrays(args)
+    return _are_all_arrays(args)
 
 
 def compile_function(
@@ -167,19 +167,19 @@ def _lower_function(
         return f"compiled as it is ({how})", lowered, order
     bound = functools.partial(function, **kwargs) if kwargs else function
     own = donated_inside(bound, args) if donate else set()
-    if _only_arrays(args):
+    if _are_all_arrays(args):
         lowered = jax.jit(bound, donate_argnums=tuple(donate)).lower(*args)
         return f"{PLAIN}, wrapped in jax.jit", lowered, _Order(tuple(args), {}, arrays, own)
     import equinox
 
     # filter_jit donates all arguments but the first, or none: so the kept ones go first, as one.
-    def split(kept: dict[int, Any], given: dict[int, Any]) -> Any:
+    def split_arguments(kept: dict[int, Any], given: dict[int, Any]) -> Any:
         both = {**kept, **given}
         return bound(*(both[index] for index in range(len(args))))
 
     kept = {index: value for index, value in enumerate(args) if index not in donate}
     given = {index: value for index, value in enumerate(args) if index in donate}
-    jitted = equinox.filter_jit(split, donate="all-except-first" if donate else "none")
+    jitted = equinox.filter_jit(split_arguments, donate="all-except-first" if donate else "none")
     lowered = jitted.lower(kept, given)
     return (
         f"{PLAIN}, wrapped in equinox.filter_jit",
@@ -202,7 +202,7 @@ def _named_order(lowered: Any, order: _Order) -> _Order:
 _OWN = object()
 
 
-def _only_arrays(args: Sequence[Any]) -> bool:
+def _are_all_arrays(args: Sequence[Any]) -> bool:
     return all(
         tree.is_array(leaf) or tree.is_abstract(leaf) for leaf in jax.tree_util.tree_leaves(list(args))
     )

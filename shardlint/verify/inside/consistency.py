@@ -139,11 +139,11 @@ def compare_after_run(results: Sequence[Mapping[str, Any]], order: str) -> tuple
     for index, one in enumerate(results):
         for failure in one["failures"]:
             found = Failure(**failure)
-            told.setdefault((found.kind, found.text()), []).append(index)
-            if told[found.kind, found.text()] == [index]:
+            told.setdefault((found.kind, found.failure_text()), []).append(index)
+            if told[found.kind, found.failure_text()] == [index]:
                 failures.append(found)
     for failure in failures:
-        indexes = told[failure.kind, failure.text()]
+        indexes = told[failure.kind, failure.failure_text()]
         if len(indexes) < len(results):
             failure.message = f"{failure.message} (process {', '.join(map(str, indexes))} only)".strip()
     return failures, count + max(one["count"] for one in results)

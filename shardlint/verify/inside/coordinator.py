@@ -47,7 +47,7 @@ class _Process:
         self.lines: list[str] = []
         self.calls: list[consistency.Call] = []
 
-    def take(self, message: dict[str, Any]) -> None:
+    def take_message(self, message: dict[str, Any]) -> None:
         """Take in what it says."""
         if "call" in message:
             self.calls.append(message["call"])
@@ -67,9 +67,9 @@ def conduct_processes(job: dict[str, Any], emit: Callable[[Result], None]) -> No
     with tempfile.TemporaryDirectory(prefix="shardlint-") as folder, _reserve_port() as held:
         coordinator = _Conductor(job, held.getsockname()[1], Path(folder))
         try:
-            coordinator.conduct(result)
+            coordinator.conduct_run(result)
         finally:
-            coordinator.end()
+            coordinator.end_processes()
     emit(result)
 
 
@@ -93,7 +93,7 @@ class _Conductor:
         for index in range(job["processes"]):
             self.processes.append(self._start_process(index))
 
-    def conduct(self, result: Result) -> None:
+    def conduct_run(self, result: Result) -> None:
         """Run the program and fill in what became of it."""
         result.status = FAIL
         result.failures = self._wait_for("ready")
@@ -138,7 +138,7 @@ class _Conductor:
         else:
             result.status = PASS
 
-    def end(self) -> None:
+    def end_processes(self) -> None:
         """End all processes and whatever they started, at once: jax has those left complain at length."""
         for one in self.processes:
             if one.ended is None:
@@ -224,7 +224,7 @@ class _Conductor:
             # Programs that meet each other's messages may raise anything. What one of them alone has run comes of
             # another's end.
             both = min(len(one.calls) for one in self.processes)
-            order = self._order_of([one.calls[:both] for one in self.processes])
+            order = self._order_of_calls([one.calls[:both] for one in self.processes])
             found[-1].message += f"\n{order}" if order else ""
         return found
 
@@ -236,9 +236,9 @@ class _Conductor:
 
     def _describe_call_order(self) -> str:
         """The first call in which the processes' programs differ, as a sentence."""
-        return self._order_of([one.calls for one in self.processes])
+        return self._order_of_calls([one.calls for one in self.processes])
 
-    def _order_of(self, calls: Sequence[Sequence[consistency.Call]]) -> str:
+    def _order_of_calls(self, calls: Sequence[Sequence[consistency.Call]]) -> str:
         return consistency.first_call_difference(
             [[[call["name"], call["line"]] for call in one] for one in calls]
         )
@@ -279,8 +279,8 @@ class _Conductor:
         except BlockingIOError:
             return False
         if descriptor == one.said:
-            for message in one.messages.take(data):
-                one.take(message)
+            for message in one.messages.take_messages(data):
+                one.take_message(message)
             if one.messages.spoilt:
                 one.told["raised"] = messages.SPOILT
         else:

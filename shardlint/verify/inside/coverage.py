@@ -31,7 +31,7 @@ class Looked:
         self.said += [sentence for sentence in other.said if sentence not in self.said]
         return self
 
-    def sentences(self) -> list[str]:
+    def coverage_sentences(self) -> list[str]:
         """Return the sentences of the report about declarations that prove nothing."""
         unproved = {text: why for text, why in self.idle.items() if text not in self.proved}
         return [f"{text} proves nothing: {why}" for text, why in unproved.items()] + self.said
@@ -61,7 +61,7 @@ class Coverage:
         for text, one in self.left.items():
             self.reasons[text] += [why for level, why in self.skipped.items() if level in one.levels]
 
-    def close(self, level: str, looked: Looked, reason: str = "") -> tuple[list[Failure], list[str]]:
+    def close_level(self, level: str, looked: Looked, reason: str = "") -> tuple[list[Failure], list[str]]:
         """Take in what a level made of them (`reason`: why it could do nothing at all).
 
         Returns a failure for each declaration that it was the last to be able to check and did not, and sentences on

@@ -102,7 +102,7 @@ def _address_space() -> int:
         return 2**30
 
 
-def explicit_missing() -> str:
+def reason_explicit_missing() -> str:
     """Why there are no explicit axes here; "" where there are."""
     import jax
 

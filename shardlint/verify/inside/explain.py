@@ -35,13 +35,13 @@ def explain_failures(failures: Sequence[Failure], leaves: Sequence[tree.Leaf], d
         split = {name for names in arrays[failure.path].axes or () for name in names}
         wanted = set(described.program.mesh)
         if failure.kind == "sharding":
-            wanted = set(P.parse(failure.expected).axes())
+            wanted = set(P.parse_spec(failure.expected).axis_names())
         cause = _causing_collective(described.causes[at], wanted - split)
         if cause is not None:
             lines.append(f"caused by {collective_text(cause, source=True)}")
-        if described.program.devices > 1 and failure.actual == ONE_DEVICE:
+        if described.program.device_count > 1 and failure.actual == ONE_DEVICE:
             lines.append(_ONE_DEVICE)
-        elif described.program.devices > 1 and at < len(described.chosen):
+        elif described.program.device_count > 1 and at < len(described.chosen):
             lines.append(_HINTS[described.chosen[at]])
         failure.message = "\n".join(lines)
 

@@ -7,7 +7,7 @@ from shardlint.verify.inside.errors import cut_text, safe_text
 from shardlint.verify.report import Failure
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_from_exception(error: BaseException) -> Failure:
     """The failure an exception becomes."""
     text = safe_text(error).strip()
     lines = text.splitlines()

@@ -32,7 +32,7 @@ class _Enough(BaseException):
     """All were called."""
 
 
-def run(
+def run_script(
     script: str, arguments: Sequence[str], functions: Mapping[str, str], gone: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, Any]]:
     """See `shardlint.verify.first_calls`."""
@@ -43,7 +43,7 @@ def run(
     argv, path = list(sys.argv), list(sys.path)
     try:
         sys.argv[:] = [script.removeprefix("-m "), *arguments]
-        with reads.whatever_the_time(), calls.watched(), contextlib.suppress(_Enough):
+        with reads.whatever_the_time(), calls.watch_calls(), contextlib.suppress(_Enough):
             if module:
                 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
             else:
@@ -98,34 +98,34 @@ class _Calls:
         self.busy = threading.local()
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def watch_calls(self) -> Iterator[None]:
         """Look on where jax, equinox and flax begin a call that is new to them; afterwards they are as before."""
         changed: list[tuple[Any, str, Any]] = []
 
-        def put(owner: Any, name: str, function: Any) -> None:
+        def replace_function(owner: Any, name: str, function: Any) -> None:
             changed.append((owner, name, getattr(owner, name)))
             setattr(owner, name, function)
 
         if hasattr(pjit, "_run_python_pjit"):  # jax 0.9 on
             newer = pjit._run_python_pjit
-            put(
+            replace_function(
                 pjit,
                 "_run_python_pjit",
-                lambda p, flat, fun, args, kwargs: self.call(
+                lambda p, flat, fun, args, kwargs: self.make_call(
                     fun, args, kwargs, lambda: newer(p, flat, fun, args, kwargs), lambda outs: outs[0]
                 ),
             )
         else:
             older = pjit._python_pjit_helper
-            put(
+            replace_function(
                 pjit,
                 "_python_pjit_helper",
-                lambda fun, info, *args, **kwargs: self.call(
+                lambda fun, info, *args, **kwargs: self.make_call(
                     fun, args, kwargs, lambda: older(fun, info, *args, **kwargs), lambda outs: outs[0]
                 ),
             )
-        self._watch_lowered(put)
-        finder = _Finder(lambda kind: put(kind, "__call__", self._wrap_call(kind.__call__)))
+        self._watch_lowered(replace_function)
+        finder = _Finder(lambda kind: replace_function(kind, "__call__", self._wrap_call(kind.__call__)))
         sys.meta_path.insert(0, finder)
         try:
             yield
@@ -141,49 +141,49 @@ class _Calls:
         make, call = stages.Lowered.compile, stages.Compiled.__call__
         made: dict[int, tuple[Any, Any]] = {}
 
-        def inferred(fun: Any, info: Any, args: Any, kwargs: Any) -> Any:
+        def infer_and_note(fun: Any, info: Any, args: Any, kwargs: Any) -> Any:
             found = infer(fun, info, args, kwargs)
             # Not of one that is called while jax traces or lowers another.
             if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(args)):
                 self.busy.last = fun
             return found
 
-        def lowered(one: Any, *args: Any, **kwargs: Any) -> None:
+        def lower_and_note(one: Any, *args: Any, **kwargs: Any) -> None:
             begin(one, *args, **kwargs)
             fun = self.busy.__dict__.pop("last", None)
             if fun is not None:
                 made[id(one)] = one, fun
 
-        def compiled(one: Any, *args: Any, **kwargs: Any) -> Any:
+        def compile_and_note(one: Any, *args: Any, **kwargs: Any) -> Any:
             result = make(one, *args, **kwargs)
             if id(one) in made:
                 made[id(result)] = result, made[id(one)][1]
             return result
 
-        def called(one: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def call_and_note(one: Any, /, *args: Any, **kwargs: Any) -> Any:
             fun = made.get(id(one), (None, None))[1]
-            return self.call(fun, args, kwargs, lambda: call(one, *args, **kwargs), lambda outs: outs)
+            return self.make_call(fun, args, kwargs, lambda: call(one, *args, **kwargs), lambda outs: outs)
 
         for owner, name, function in (
-            (pjit, "_infer_params", inferred), (stages.Lowered, "__init__", lowered),
-            (stages.Lowered, "compile", compiled), (stages.Compiled, "__call__", called),
+            (pjit, "_infer_params", infer_and_note), (stages.Lowered, "__init__", lower_and_note),
+            (stages.Lowered, "compile", compile_and_note), (stages.Compiled, "__call__", call_and_note),
         ):  # fmt: skip
             if hasattr(owner, name):
                 put(owner, name, function)
 
     def _wrap_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
-        def called(wrapper: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def call_and_note(wrapper: Any, /, *args: Any, **kwargs: Any) -> Any:
             fun = getattr(wrapper, "__wrapped__", None)
-            return self.call(fun, args, kwargs, lambda: call(wrapper, *args, **kwargs), lambda outs: outs)
+            return self.make_call(fun, args, kwargs, lambda: call(wrapper, *args, **kwargs), lambda outs: outs)
 
-        return called
+        return call_and_note
 
-    def call(
+    def make_call(
         self, fun: Any, args: Any, kwargs: Any, go: Callable[[], Any], result: Callable[[Any], Any]
     ) -> Any:
         """Make a call; with a note of it, where it is the first of a function that was asked for."""
-        name = None if getattr(self.busy, "now", False) else self._name_asked_for(fun)
+        name = None if getattr(self.busy, "now", False) else self._requested_name(fun)
         leaves = [] if name is None else jax.tree_util.tree_leaves((args, kwargs))
         if name is None or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return go()
@@ -196,7 +196,7 @@ class _Calls:
             # What changes its arguments in place lets these leaves be.
             before = {path: jax.tree_util.tree_leaves(one) for path, one in before.items()}
             outs = go()
-            self._given_up(name, before, found)
+            self._note_given_up(name, before, found)
             arrays |= {
                 path: _make_twin(leaf) for path, leaf in paths_of_arrays("result", result(outs)).items()
             }
@@ -207,7 +207,7 @@ class _Calls:
             raise _Enough
         return outs
 
-    def _name_asked_for(self, fun: Any) -> str | None:
+    def _requested_name(self, fun: Any) -> str | None:
         """Under which name a function was asked for, or the one that it is a partial or a wrapper of."""
         for _ in range(8):
             code: Any = getattr(fun, "__code__", None)
@@ -218,7 +218,7 @@ class _Calls:
             fun = getattr(fun, "func", None) or getattr(fun, "__wrapped__", None)
         return None
 
-    def _given_up(self, name: str, given: Mapping[str, list[Any]], found: Mapping[str, Any]) -> None:
+    def _note_given_up(self, name: str, given: Mapping[str, list[Any]], found: Mapping[str, Any]) -> None:
         for path, count in self.gone.get(name, {}).items():
             now = sum(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in given.get(path, ()))
             if now < count:

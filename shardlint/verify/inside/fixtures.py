@@ -28,7 +28,7 @@ from shardlint.verify.inside import (
 from shardlint.verify.inside.alone import Alone
 from shardlint.verify.inside.coverage import Coverage, Looked
 from shardlint.verify.inside.explain import explain_failures
-from shardlint.verify.inside.failures import failure_of
+from shardlint.verify.inside.failures import failure_from_exception
 from shardlint.verify.paths import nothing_matches, select_glob, unmatched_globs
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
 from shardlint.verify.spec import P
@@ -67,7 +67,7 @@ class _Case:
     sketch: bool = False
 
     @property
-    def placed(self) -> bool:
+    def declares_placement(self) -> bool:
         """True if it declares where outputs lie."""
         return bool(self.fixture.out) or self.fixture.replicated_bytes_max is not None
 
@@ -92,7 +92,7 @@ def run_fixture(
 
     def tell_result(level: str, status: str, **more: Any) -> None:
         done.append(level)
-        emit(Result(fixture.label(), level, status, dict(sizes), **more))
+        emit(Result(fixture.function_label(), level, status, dict(sizes), **more))
 
     line = ""
     try:
@@ -127,7 +127,7 @@ def run_fixture(
     except Exception as error:
         left = [level for level in levels if level not in done]
         if left:
-            tell_result(left[0], FAIL, failures=[failure_of(error)], line=line)
+            tell_result(left[0], FAIL, failures=[failure_from_exception(error)], line=line)
         for level in left[1:]:
             tell_result(level, SKIP, reason=f"level {left[0]} raised")
 
@@ -141,10 +141,10 @@ def judge_level(
     cannot check. `checked` None: it could do nothing, for this `reason`.
     """
     looked = Looked() if checked is None else checked.looked
-    unchecked, notes = coverage.close(level, looked, reason if checked is None else "")
+    unchecked, notes = coverage.close_level(level, looked, reason if checked is None else "")
     count, failures = (0, []) if checked is None else (checked.count, checked.failures)
     failures = [*failures, *unchecked]
-    notes = [*looked.sentences(), *notes]
+    notes = [*looked.coverage_sentences(), *notes]
     told_of: dict[str, Any] = {"checked": count, "failures": failures, "notes": notes}
     if failures:
         return {"status": FAIL, **told_of}
@@ -153,7 +153,7 @@ def judge_level(
     if checked is None:
         return {"status": SKIP, "reason": reason, "notes": notes}
     if looked.idle or looked.missed:
-        why = "; ".join(looked.sentences() or dict.fromkeys(looked.missed.values()))
+        why = "; ".join(looked.coverage_sentences() or dict.fromkeys(looked.missed.values()))
         return {"status": SKIP, "reason": why, "notes": []}
     nothing = Failure("empty", "checks nothing: no output leaf was compared")
     return {"status": FAIL, **told_of, "failures": [nothing]}
@@ -161,7 +161,7 @@ def judge_level(
 
 def _run_compile_level(case: _Case) -> _Outcome:
     fixture, mesh = case.fixture, case.mesh
-    shown = case.placed or bool(fixture.donate) or fixture.limits_compiled()
+    shown = case.declares_placement or bool(fixture.donate) or fixture.limits_compiled()
     if not (shown or fixture.gradients):
         return _Outcome(None, _NOTHING, program=_undeclared_program(case) if case.sketch else None)
     args, keywords = _arguments_to_compile(case)
@@ -171,7 +171,7 @@ def _run_compile_level(case: _Case) -> _Outcome:
         if isinstance(found, str):
             return _Outcome(None, found)
         outcome.how = found.how
-        described = program.describe_program(found, mesh, case.made, fixture.expected())
+        described = program.describe_program(found, mesh, case.made, fixture.expected_specs())
         _check_compiled(case, found, described, outcome)
     if fixture.gradients:
         entered, _ = devices.enter_mesh_context(fixture.context, mesh)
@@ -195,7 +195,7 @@ def _arguments_to_compile(case: _Case) -> tuple[list[Any], Mapping[str, Any]]:
     if compiled.takes_abstract(case.function, [one.tree for one in case.made]):
         args = place.describe_arguments(case.made, case.mesh)
     else:
-        args = place.place(place.fill_arguments(case.made), case.made, case.mesh)
+        args = place.place_arrays(place.fill_arguments(case.made), case.made, case.mesh)
     return args, invoke.keyword_arguments(case.function, args, case.mesh)
 
 
@@ -240,10 +240,10 @@ def _compile_case(
 def _check_compiled(
     case: _Case, found: compiled.Compiled, described: program.Described, outcome: _Outcome
 ) -> None:
-    fixture, out = case.fixture, case.fixture.expected()
+    fixture, out = case.fixture, case.fixture.expected_specs()
     checked = checks.Checked([], 0)
     if found.untold:
-        outcome.notes += [f"{found.untold}: out is checked at level execute"] if case.placed else []
+        outcome.notes += [f"{found.untold}: out is checked at level execute"] if case.declares_placement else []
     else:
         checked = checks.check_placement(found.outputs, out, case.mesh, fixture.replicated_limit())
         if not found.is_jit and "execute" in case.later:
@@ -269,7 +269,7 @@ def _put_off(checked: checks.Checked, out: Mapping[str, P]) -> list[str]:
     if not wrong:
         return []
     more = f" (and {len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
-    return [f"in a jit around it: {wrong[0].text()}{more}; level execute calls fn as it is and decides"]
+    return [f"in a jit around it: {wrong[0].failure_text()}{more}; level execute calls fn as it is and decides"]
 
 
 def _check_gradients(
@@ -301,12 +301,12 @@ def _check_gradients(
 
 def _run_execute_level(case: _Case) -> _Outcome:
     fixture, function, made, mesh = case.fixture, case.function, case.made, case.mesh
-    declares = case.placed or fixture.donate or fixture.reference is not None
+    declares = case.declares_placement or fixture.donate or fixture.reference is not None
     if not (declares or case.sketch):
         return _Outcome(None, _NOTHING)
     how = "called as it is" if compiled.can_lower(function) else f"{PLAIN}, called as it is"
     hosts = place.fill_arguments(made)
-    args = place.place(hosts, made, mesh)
+    args = place.place_arrays(hosts, made, mesh)
     given = tree.snapshot_tree(args)
     output = invoke.call_function(function, args, mesh, fixture.context)
     leaves = tree.array_leaves(output, "out")
@@ -315,11 +315,11 @@ def _run_execute_level(case: _Case) -> _Outcome:
         seen = {
             "sketch": sketch.sketch_output(output),
             "laid": sketch.laid_arrays(leaves),
-            "given_up": sketch.given_up(given),
+            "given_up": sketch.count_donated_arrays(given),
         }
     if not declares:
         return _Outcome(None, _NOTHING, **seen)
-    checked = checks.check_placement(leaves, fixture.expected(), mesh, fixture.replicated_limit())
+    checked = checks.check_placement(leaves, fixture.expected_specs(), mesh, fixture.replicated_limit())
     checked += checks.check_deleted(given, fixture.donate)
     checked.failures += checks.check_replicas(output).failures
     checked.failures += opaque.check_opaque(output)

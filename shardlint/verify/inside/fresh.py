@@ -18,9 +18,9 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     job = messages.read_line(orders)
     if job["task"] == "greet":
-        messages.write_line(answers, zygote.greeting())
+        messages.write_line(answers, zygote.import_and_greet())
         return
     if "stack" in job:
         stacks.dump_to(os.open(job.pop("stack"), os.O_WRONLY | os.O_APPEND))
-    tasks.run(job, answers, job.pop("mark"), orders)
+    tasks.run_job(job, answers, job.pop("mark"), orders)
     exits.exit_now(0)

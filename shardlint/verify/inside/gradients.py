@@ -38,7 +38,7 @@ def compile_gradients(
     if not wanted:
         return None, [_gradient_leaf(paths[at], leaves[at], None) for at in floats]
 
-    def scalar(moving: list[Any], still: list[Any]) -> Any:
+    def scalar_loss(moving: list[Any], still: list[Any]) -> Any:
         values = [leaf for _, leaf in leaves]
         for at, value in zip([*wanted, *others], [*moving, *still], strict=True):
             values[at] = value
@@ -48,7 +48,7 @@ def compile_gradients(
             raise NotScalar("fn has no gradients: it returns no scalar, and no tuple that begins with one")
         return loss
 
-    jitted = jax.jit(jax.grad(scalar))
+    jitted = jax.jit(jax.grad(scalar_loss))
     given = [[leaves[at][1] for at in part] for part in (wanted, others)]
     found = compile_function(jitted, given, {}, ())
     outputs = [

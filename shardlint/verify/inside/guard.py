@@ -45,7 +45,7 @@ def known_codes() -> set[int]:
     return found
 
 
-def watch() -> Callable[[], str]:
+def watch_state() -> Callable[[], str]:
     """Remember everything; the function returned says what has been changed since, "" for nothing."""
     places = list(_guarded_namespaces())
     codes = [
@@ -66,12 +66,12 @@ def watch() -> Callable[[], str]:
     return functools.partial(types.FunctionType(_find_changed_name.__code__, space), places, codes, copies)
 
 
-def ready() -> tuple[set[int], Callable[[], str]]:
+def prepare_guard() -> tuple[set[int], Callable[[], str]]:
     """`known_codes` and `watch` of this process, done once, also for processes forked from it."""
     global _ready
     if _ready is None:
         load_all()
-        _ready = known_codes(), watch()
+        _ready = known_codes(), watch_state()
     codes, changed = _ready
     frame = sys._getframe(1)
     while frame is not None:

@@ -22,7 +22,7 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], mesh: Any, 
         return jax.block_until_ready(function(*args, **keyword_arguments(function, args, mesh)))
 
 
-def in_float64(hosts: list[Any], run: Callable[[list[Any]], Any]) -> tuple[Any, str, list[str]]:
+def run_in_float64(hosts: list[Any], run: Callable[[list[Any]], Any]) -> tuple[Any, str, list[str]]:
     """Return the result of `run` for the arguments `hosts` cast up to float64, `"float64"`, and sentences for the
     report. If it cannot run so, use the arguments as they are and `"float32"`. Raises what `run` raises then.
     """

@@ -23,11 +23,11 @@ def check_limits(fixture: Fixture, program: Program) -> Checked:
 
 def check_claims(fixture: Fixture, program: Program) -> Checked:
     """Return the violated limits of communication. A claim counts if a collective could break it."""
-    forbid, budget = fixture.forbidden(), fixture.budgets()
+    forbid, budget = fixture.forbidden_claims(), fixture.budget_by_claim()
     checked = Checked(check_forbidden(program, forbid) + check_budget(program, budget), 0)
     for field, claims in (("forbid", forbid), ("budget", budget)):
         for claim in claims:
             text = name_item(field, claim.text)
-            why = claim.idle(program.mesh)
+            why = claim.reason_unbreakable(program.mesh)
             checked += Checked([], 0, Looked(idle={text: why})) if why else Checked([], 1, Looked({text}))
     return checked

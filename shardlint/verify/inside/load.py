@@ -112,7 +112,7 @@ def _copy_fixture(fixture: Fixture) -> Fixture:
         for one in values["args"]
     )
     for name in ("out", "gradients"):
-        values[name] = MappingProxyType({path: P(*P.of(spec)) for path, spec in values[name].items()})
+        values[name] = MappingProxyType({path: P(*P.make_spec(spec)) for path, spec in values[name].items()})
     values["budget"] = MappingProxyType(dict(values["budget"]))
     for name in ("meshes", "donate", "forbid", "topology"):
         values[name] = tuple(_copy_value(one) for one in values[name])

@@ -11,9 +11,14 @@ import jax
 import numpy as np
 
 from shardlint.verify.inside import checks, compare, compiled, devices, place, tree
-from shardlint.verify.inside.alone import Alone, as_if_alone, given_to_one, with_numbers_of
-from shardlint.verify.inside.failures import failure_of
-from shardlint.verify.inside.invoke import call_function, in_float64, keyword_arguments
+from shardlint.verify.inside.alone import (
+    Alone,
+    arguments_for_one_device,
+    copy_reference_numbers,
+    pretend_single_device,
+)
+from shardlint.verify.inside.failures import failure_from_exception
+from shardlint.verify.inside.invoke import call_function, keyword_arguments, run_in_float64
 from shardlint.verify.report import Failure
 
 # Relative to an element, or to the size of its leaf's numbers. Measured for correct shardings: 8e-16, 7e-7 and
@@ -53,10 +58,10 @@ def compare_with(
         return checks.Checked([Failure("numbers", str(stop))], 0), []
 
     def on_mesh(given: list[Any]) -> Any:
-        return call_function(function, place.place(given, made, mesh), mesh, kind)
+        return call_function(function, place.place_arrays(given, made, mesh), mesh, kind)
 
     if ran.lowest == "float64":
-        together, lowest, said = in_float64(hosts, on_mesh)
+        together, lowest, said = run_in_float64(hosts, on_mesh)
         if lowest != "float64":  # only on the mesh, so that the other side is to be had again
             try:
                 ran = _run_on_one_device(reference or function, hosts, made, mesh, kind, wide=False)
@@ -68,7 +73,7 @@ def compare_with(
     notes += ran.notes
     if reference is None and not ran.returns_arrays:
         notes.append("fn returns no arrays, so it is not known whether the reference ran on one device")
-    got = compare.numbers(together)
+    got = compare.numbers_by_path(together)
     result, summary = compare.check_numbers(got, ran.numbers, _tolerance_by_path(got, lowest), against)
     if result.failures and lowest == "float64":
         # Only now is it worth asking whether the program itself computes in something coarser.
@@ -86,7 +91,7 @@ def compare_with(
         return checks.Checked([unstable], result.count), notes
     if any(failure.where for failure in result.failures):
         # A gradient that is 0 but for rounding differs by all of itself.
-        shaken = compare.numbers(on_mesh([tree.map_arrays(_shake_floats, host) for host in hosts]))
+        shaken = compare.numbers_by_path(on_mesh([tree.map_arrays(_shake_floats, host) for host in hosts]))
         before = len(result.failures)
         result, summary = compare.check_numbers(
             got, ran.numbers, _tolerance_by_path(got, lowest), against, shaken
@@ -133,7 +138,7 @@ def _run_reference(
     if alone.raised:
         advice = f"\nperhaps {_OWN_MESH}" if itself else ""
         raise _Stop(f"the run on one device {alone.raised}{advice}")
-    given, other, strange = with_numbers_of(hosts, alone.arguments)
+    given, other, strange = copy_reference_numbers(hosts, alone.arguments)
     if strange:
         note = f"{strange} differs in a process with one device, so the reference ran on one of {count} devices"
         return hosts, _run_on_one_device(function, hosts, made, mesh, kind), [note]
@@ -152,19 +157,23 @@ def _run_on_one_device(
     """The run on one device, in this process. Raises `_Stop` where it came to nothing."""
     one = devices.mesh_of(dict.fromkeys(mesh.axis_names, 1), devices.is_explicit(mesh))
 
-    def run(given: list[Any]) -> Any:
-        return call_function(function, given_to_one(given, made, one), one, kind)
+    def run_reference(given: list[Any]) -> Any:
+        return call_function(function, arguments_for_one_device(given, made, one), one, kind)
 
     try:
-        with as_if_alone():
-            output, lowest, notes = in_float64(hosts, run) if wide else (run(hosts), "float32", [])
+        with pretend_single_device():
+            output, lowest, notes = (
+                run_in_float64(hosts, run_reference) if wide else (run_reference(hosts), "float32", [])
+            )
     except Exception as error:
-        raise _Stop(f"the run on one device {failure_of(error).message}\nperhaps {_OWN_MESH}") from error
+        raise _Stop(
+            f"the run on one device {failure_from_exception(error).message}\nperhaps {_OWN_MESH}"
+        ) from error
     spread = [where for _, where, leaf in tree.flatten_tree(output) if _is_spread(leaf)]
     if spread:
         raise _Stop(f"the run on one device used several (out{spread[0]}): {_OWN_MESH}")
     arrays = bool(tree.array_leaves(output, ""))
-    return Alone(lowest=lowest, notes=notes, numbers=compare.numbers(output), returns_arrays=arrays)
+    return Alone(lowest=lowest, notes=notes, numbers=compare.numbers_by_path(output), returns_arrays=arrays)
 
 
 def _unstable_failure(
@@ -172,7 +181,7 @@ def _unstable_failure(
 ) -> Failure | None:
     """The failure of a function that returns other numbers when it is called again with the same arguments."""
     jax.clear_caches()  # so that what is drawn when a function is traced is drawn again
-    found, odd = compare.compare_leaves(compare.numbers(run(hosts)), got, nan_is_nan=True)
+    found, odd = compare.compare_leaves(compare.numbers_by_path(run(hosts)), got, nan_is_nan=True)
     worst = next((one for one in found if one.size > tolerance(one.path)), None)
     if worst is None and not odd:
         return None
@@ -192,18 +201,18 @@ def _is_spread(leaf: Any) -> bool:
 def _tolerance_by_path(got: Mapping[str, tuple[str, Any]], lowest: str) -> Callable[[str], float]:
     """The tolerance of a path: of the coarser of its own dtype and the coarsest the program computes in."""
 
-    def of(path: str) -> float:
+    def tolerance_for(path: str) -> float:
         own = str(got[path][1].dtype)
         own = "float8" if own.startswith("float8") else {"complex64": "float32"}.get(own, own)
         return max(TOLERANCE.get(own, 0.0), TOLERANCE[lowest])
 
-    return of
+    return tolerance_for
 
 
 def _lowest_precision(
     function: Any, wide: list[Any], made: list[place.HostArgument], mesh: Any, kind: str
 ) -> str:
-    args = place.place(wide, made, mesh)
+    args = place.place_arrays(wide, made, mesh)
     entered, _ = devices.enter_mesh_context(kind, mesh)
     try:
         with entered:

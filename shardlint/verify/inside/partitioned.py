@@ -48,7 +48,7 @@ def compile_lowered(
     jax.config.update("jax_enable_compilation_cache", False)
     inner = getattr(lowered, "lowered", lowered)
     key = remember.key_of(inner, options, devices) if remember.memory.is_on() else None
-    if key is not None and (known := remember.recall(key, inner, devices)) is not None:
+    if key is not None and (known := remember.recall_compiled(key, inner, devices)) is not None:
         answered = Partitioned(_compile_with_answer(lowered, options, known[0]), cached=True)
         for name, kept in known[1].items():
             setattr(answered, name, kept)
@@ -77,7 +77,7 @@ def compile_lowered(
     found.said = heard[0]
     if key is not None:
         texts = {name: getattr(found, name) for name in remember.TEXTS}
-        remember.keep(key, inner, getattr(made, "compiled", made), texts, devices)
+        remember.keep_compiled(key, inner, getattr(made, "compiled", made), texts, devices)
     return found
 
 

@@ -56,9 +56,9 @@ def axes_named(fixture: Fixture) -> list[str]:
         if callable(specs):
             specs = None
         for spec in (argument.spec, *spec_leaves(specs).values()):
-            found |= dict.fromkeys(P.of(spec).axes())
-    for spec in fixture.expected().values():
-        found |= dict.fromkeys(spec.axes())
+            found |= dict.fromkeys(P.make_spec(spec).axis_names())
+    for spec in fixture.expected_specs().values():
+        found |= dict.fromkeys(spec.axis_names())
     return list(found)
 
 
@@ -75,7 +75,7 @@ def make_arguments(
     for index, argument in enumerate(made):
         for path, where, leaf in tree.flatten_tree(argument.tree):
             spec = argument.specs.get(path)
-            reason = None if spec is None else spec.misfit(tuple(leaf.shape), sizes)
+            reason = None if spec is None else spec.explain_misfit(tuple(leaf.shape), sizes)
             if reason:
                 raise Indivisible(f"args[{index}]{where}: {reason}")
     return made
@@ -101,7 +101,7 @@ def make_one(
     if specs is not None:
         chosen = dict(choose_specs(specs, list(arrays), f"args[{index}] specs"))
     elif argument.spec is not None:
-        chosen = dict.fromkeys(arrays, P.of(argument.spec))
+        chosen = dict.fromkeys(arrays, P.make_spec(argument.spec))
     else:
         chosen = {path: None if _is_spread(leaf) else _described_spec(leaf) for path, leaf in arrays.items()}
     return HostArgument(value, chosen, argument.below, index)
@@ -115,7 +115,7 @@ def _is_spread(leaf: Any) -> bool:
 def _described_spec(leaf: Any) -> P:
     """The spec an abstract array was described with; replicated without one."""
     sharding = getattr(leaf, "sharding", None) if tree.is_abstract(leaf) else None
-    return P.of(sharding) if isinstance(sharding, jax.sharding.NamedSharding) else P()
+    return P.make_spec(sharding) if isinstance(sharding, jax.sharding.NamedSharding) else P()
 
 
 def is_spec(value: Any) -> bool:
@@ -142,14 +142,14 @@ def choose_specs(specs: Any, paths: list[str], what: str) -> dict[str, P]:
         for glob, nearest in unmatched_globs(specs, paths).items():
             raise ValueError(f"{what}: {nothing_matches(glob, nearest)}")
         picked = {path: select_glob(specs, path) for path in paths}
-        return {path: P() if found is None else P.of(found[1]) for path, found in picked.items()}
+        return {path: P() if found is None else P.make_spec(found[1]) for path, found in picked.items()}
     flat = spec_leaves(specs)
     chosen: dict[str, P] = {}
     for path in paths:
         above = [prefix for prefix in flat if _is_prefix(prefix, path)]
         if not above:
             raise ValueError(f"{what}: the tree of specs has no spec for {path!r}")
-        chosen[path] = P.of(flat[max(above, key=len)])
+        chosen[path] = P.make_spec(flat[max(above, key=len)])
     return chosen
 
 
@@ -169,7 +169,7 @@ def fill_arguments(made: list[HostArgument]) -> list[Any]:
     return hosts
 
 
-def place(hosts: list[Any], made: list[HostArgument], mesh: Any) -> list[Any]:
+def place_arrays(hosts: list[Any], made: list[HostArgument], mesh: Any) -> list[Any]:
     """Host copies placed on a mesh by their specs."""
     placed = []
     for host, one in zip(hosts, made, strict=True):

@@ -10,11 +10,11 @@ from typing import Any
 
 from shardlint.verify.facts import Array, Collective, Program
 from shardlint.verify.inside import hlo, place, tree
-from shardlint.verify.inside.checks import on_one_device, sharding_text
+from shardlint.verify.inside.checks import is_on_one_device, sharding_text
 from shardlint.verify.inside.compiled import Compiled, Taken
 from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.causes import cause_of_result
-from shardlint.verify.inside.hlo.warned import indivisible, rematerialised
+from shardlint.verify.inside.hlo.warned import find_indivisible, find_rematerialised
 from shardlint.verify.paths import select_glob
 from shardlint.verify.spec import P
 
@@ -42,19 +42,19 @@ def describe_program(
     axes = Axes(sizes)
     names = {one.parameter: one.leaf.where for one in found.taken if one.parameter is not None}
     dumped, notes = found.dumped, []
-    read, warned = hlo.Read.nothing(), []
+    read, warned = hlo.Read.read_nothing(), []
     causes: list[list[Collective]] = [[] for _ in found.outputs]
     chosen: list[bool] = []
     # Of a program for one device nothing was partitioned: there are no collectives to look for.
     if dumped is not None and axes.devices > 1 and (dumped.after or _is_partitioned(found)):
         if dumped.after:
             original = dumped.original or None
-            read = hlo.read(dumped.after, sizes, before=dumped.before, original=original, names=names or None)
-            padded = indivisible(read.before, read.lines, axes)
-            warned = [*rematerialised(dumped.said, read.lines, axes), *padded]
+            read = hlo.read_module(dumped.after, sizes, before=dumped.before, original=original, names=names or None)
+            padded = find_indivisible(read.before, read.lines, axes)
+            warned = [*find_rematerialised(dumped.said, read.lines, axes), *padded]
             chosen = _outputs_left_to_compiler(read.before.header, found)
         else:
-            read = hlo.read(found.executable.as_text(), sizes, names=names or None)
+            read = hlo.read_module(found.executable.as_text(), sizes, names=names or None)
             notes = [
                 *dumped.notes,
                 "the collectives are those of the optimised program; its products are not known",
@@ -106,15 +106,15 @@ def _outputs_left_to_compiler(header: str, found: Compiled) -> list[bool]:
 def _array_of_argument(one: Taken, made: Sequence[place.HostArgument], axes: Axes) -> Array:
     spec = made[one.argument].specs.get(one.leaf.path) if one.argument < len(made) else None
     expected = "" if spec is None else str(spec)
-    return array("in", one.leaf, axes, expected, one.given, one.aliased)
+    return describe_array("in", one.leaf, axes, expected, one.given, one.aliased)
 
 
 def _array_of_output(leaf: tree.Leaf, out: Mapping[str, P], axes: Axes) -> Array:
     wanted = select_glob(out, leaf.path)
-    return array("out", leaf, axes, "" if wanted is None else str(wanted[1]))
+    return describe_array("out", leaf, axes, "" if wanted is None else str(wanted[1]))
 
 
-def array(
+def describe_array(
     role: str,
     leaf: tree.Leaf,
     axes: Axes,
@@ -129,7 +129,7 @@ def array(
         role,
         leaf.where,
         leaf.path,
-        leaf.array,
+        leaf.describe_array,
         leaf.shape,
         sharding_text(leaf.sharding),
         leaf.local_bytes,
@@ -144,7 +144,7 @@ def array(
 
 def axes_of(sharding: Any, rank: int, axes: Axes) -> tuple[tuple[str, ...], ...] | None:
     """The mesh axes of each dimension, or None where a sharding does not lie on the mesh by a spec."""
-    if sharding is None or (on_one_device(sharding) and axes.devices > 1):
+    if sharding is None or (is_on_one_device(sharding) and axes.devices > 1):
         return None
     if sharding.is_fully_replicated:
         return ((),) * rank
@@ -154,13 +154,13 @@ def axes_of(sharding: Any, rank: int, axes: Axes) -> tuple[tuple[str, ...], ...]
         names = tuple(entries[:rank]) + ((),) * (rank - len(entries))
         return names if all(name in axes.mesh for entry in names for name in entry) else None
     written = _SHARDING.search(str(sharding))
-    return axes.of_sharding(written[0], rank) if written else None
+    return axes.axes_of_sharding(written[0], rank) if written else None
 
 
 def _copy_count(leaf: tree.Leaf, splits: tuple[tuple[str, ...], ...] | None, axes: Axes) -> int:
     if splits is not None:
         return axes.devices // math.prod(axes.mesh[name] for names in splits for name in names)
-    if leaf.sharding is None or on_one_device(leaf.sharding):
+    if leaf.sharding is None or is_on_one_device(leaf.sharding):
         return 1
     ways = round(math.prod(leaf.shape) * tree.item_bytes(leaf.dtype) / max(1, leaf.local_bytes))
     return max(1, len(leaf.sharding.device_set) // max(1, ways))

@@ -27,15 +27,15 @@ class Origins:
     def __init__(self) -> None:
         self._known: dict[int, tuple[Callable[[], Any], str, str]] = {}
 
-    def name(self, array: Any, of: str, shown: str = "") -> None:
+    def note_origin(self, array: Any, of: str, shown: str = "") -> None:
         """Say what an array was made of, and what a person calls it."""
         self._known[id(array)] = weakref.ref(array), of, shown
 
-    def of(self, array: Any) -> str:
+    def origin_of(self, array: Any) -> str:
         """Return its origin; "" if it is not known."""
         return self._entry_of_array(array)[0]
 
-    def shown(self, array: Any) -> str:
+    def shown_name(self, array: Any) -> str:
         """Return its name for people; "" if there is none."""
         return self._entry_of_array(array)[1]
 
@@ -70,14 +70,14 @@ def watch_calls(tell: Callable[[dict[str, Any]], None], made: Origins) -> None:
         return known[id(executable)][1]
 
     @functools.wraps(run)
-    def waiting(self: Any, *args: Any) -> Any:
+    def wait_and_call(self: Any, *args: Any) -> Any:
         nonlocal left
         if not left or not _is_shared(self, args):
             return jax.block_until_ready(run(self, *args))
         left -= 1
         digest_of, talks = program_of(self.xla_executable)
         shared = [one for one in args if _is_global(one)]
-        of, names = [made.of(one) for one in shared], [made.shown(one) for one in shared]
+        of, names = [made.origin_of(one) for one in shared], [made.shown_name(one) for one in shared]
         call = {"name": str(self.name), "line": _users_line(), "program": digest_of, "talks": talks}
         call |= {"host": _host_numbers(args), "of": of, "names": names}
         tell(call)
@@ -87,10 +87,10 @@ def watch_calls(tell: Callable[[dict[str, Any]], None], made: Origins) -> None:
         )
         for index, result in enumerate(results):
             if isinstance(result, jax.Array):
-                made.name(result, f"{cause}[{index}]")
+                made.note_origin(result, f"{cause}[{index}]")
         return results
 
-    pxla.ExecuteReplicated.__call__ = waiting
+    pxla.ExecuteReplicated.__call__ = wait_and_call
     # The compiled fast path of a second call does not come by Python.
     pjit._get_fastpath_data = lambda *args, **keywords: None
 

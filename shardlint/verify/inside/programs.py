@@ -21,7 +21,7 @@ _NEAR = 6
 _NAME = re.compile(r"#loc\w*")
 
 
-def write(lowered: Any, file: Path) -> str:
+def write_program(lowered: Any, file: Path) -> str:
     """Write a lowered program's text, and beside it the text with places; returns its digest."""
     text = lowered.as_text()
     file.write_text(text, "utf-8")

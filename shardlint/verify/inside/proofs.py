@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from shardlint.verify.inside import checks, compare, compiled, load, tree
-from shardlint.verify.inside.failures import failure_of
+from shardlint.verify.inside.failures import failure_from_exception
 from shardlint.verify.paths import idle_globs, select_glob
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 from shardlint.verify.spec import P
@@ -125,14 +125,19 @@ def _execute_program(program: Program, function: Any, args: tuple[Any, ...]) -> 
 def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
     """Return a result that passes if the bad program showed its symptom at this level."""
     if level == "execute" and seen.error is None:
-        Path(program.numbers).write_bytes(compare.to_bytes(compare.numbers(seen.output)))
+        Path(program.numbers).write_bytes(compare.encode_numbers(compare.numbers_by_path(seen.output)))
     if program.shows in ("raises", "warns"):
         shown = _raised_or_warned(program, seen)
         if shown is None and level == "compile":
             return Result(program.code, level, SKIP, reason=f"bad.py {program.shows} only when it runs")
         return _symptom_result(program, level, seen, shown, f"{program.error} matching {program.message!r}")
     if seen.error is not None:
-        return Result(program.code, level, FAIL, failures=[_prefix_failure("bad.py", failure_of(seen.error))])
+        return Result(
+            program.code,
+            level,
+            FAIL,
+            failures=[_prefix_failure("bad.py", failure_from_exception(seen.error))],
+        )
     if program.shows == "numbers":
         if level == "compile":
             return Result(program.code, level, SKIP, reason="numbers are known only when it runs")
@@ -146,7 +151,7 @@ def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | N
     if program.shows == "donation":
         lost = seen.donation.failures if seen.donation else []
         return _symptom_result(
-            program, level, seen, lost[0].text() if lost else None, "a donated buffer that is not reused"
+            program, level, seen, lost[0].failure_text() if lost else None, "a donated buffer that is not reused"
         )
     result = checked_out(program, seen.leaves)
     for failure in result.failures:
@@ -170,7 +175,7 @@ def _symptom_result(program: Program, level: str, seen: _Seen, shown: str | None
         return Result(program.code, level, PASS, notes=[f"bad.py: {shown}"])
     happened = "nothing like it happened"
     if seen.error is not None:
-        happened = failure_of(seen.error).message
+        happened = failure_from_exception(seen.error).message
     elif seen.warned:
         happened = "it warned: " + "; ".join(f"{w.category.__name__}: {w.message}" for w in seen.warned[:3])
     failure = Failure("symptom", f"bad.py does not show its symptom: {program.shows} {wanted}; {happened}")
@@ -181,7 +186,7 @@ def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | 
     """Return a result that passes if the good program has its shardings and numbers, and not the symptom."""
     if seen.error is not None:
         return Result(
-            program.code, level, FAIL, failures=[_prefix_failure("good.py", failure_of(seen.error))]
+            program.code, level, FAIL, failures=[_prefix_failure("good.py", failure_from_exception(seen.error))]
         )
     if seen.leaves is None:
         return Result(
@@ -199,7 +204,7 @@ def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | 
     if level == "execute":
         compared, notes = _compare_program_numbers(program, seen, module)
         checked += compared
-        if not compared.count and not checked.failures and compare.numbers(seen.output):
+        if not compared.count and not checked.failures and compare.numbers_by_path(seen.output):
             what = "proves nothing: the numbers of good.py were not compared; declare a `reference`"
             checked.failures.append(Failure("empty", what))
     elif not checked.count and not checked.failures:
@@ -218,11 +223,11 @@ def _compare_program_numbers(
     """
     checked = checks.Checked([], 0)
     notes: list[str] = []
-    got = compare.numbers(seen.output)
+    got = compare.numbers_by_path(seen.output)
     tolerance = _tolerance_by_path(program, got)
     bad = _numbers_left(Path(program.numbers))
     if program.reference is not None:
-        want = compare.numbers(jax.block_until_ready(getattr(module, program.reference)()))
+        want = compare.numbers_by_path(jax.block_until_ready(getattr(module, program.reference)()))
         compared, summary = compare.check_numbers(
             got, want, tolerance, f"{program.reference}()", zeros_prove=True
         )
@@ -255,19 +260,19 @@ def checked_out(program: Program, leaves: Sequence[tree.Leaf]) -> checks.Checked
     for leaf in _named_leaves(program, leaves):
         found = select_glob(out, leaf.path)
         wanted = found[1] if found else ""
-        if wanted == checks.ONE_DEVICE or leaf.sharding is None or checks.on_one_device(leaf.sharding):
+        if wanted == checks.ONE_DEVICE or leaf.sharding is None or checks.is_on_one_device(leaf.sharding):
             holds = (
                 leaf.sharding is not None
-                and checks.on_one_device(leaf.sharding)
+                and checks.is_on_one_device(leaf.sharding)
                 and wanted == checks.ONE_DEVICE
             )
         else:
-            holds = _leaf_has_spec(leaf, P.parse(wanted))
+            holds = _leaf_has_spec(leaf, P.parse_spec(wanted))
         checked.count += 1
         if not holds:
             actual = checks.sharding_text(leaf.sharding)
             checked.failures.append(
-                Failure("sharding", "", leaf.where, leaf.path, leaf.array, wanted, actual)
+                Failure("sharding", "", leaf.where, leaf.path, leaf.describe_array, wanted, actual)
             )
     return checked
 
@@ -275,12 +280,12 @@ def checked_out(program: Program, leaves: Sequence[tree.Leaf]) -> checks.Checked
 def _leaf_has_spec(leaf: tree.Leaf, spec: P) -> bool:
     mesh = getattr(leaf.sharding, "mesh", None)
     if mesh is None:  # a sharding without axis names can still be replicated
-        return not spec.axes() and bool(leaf.sharding.is_fully_replicated)
+        return not spec.axis_names() and bool(leaf.sharding.is_fully_replicated)
     try:
-        spec.misfit(leaf.shape, dict(mesh.shape))
+        spec.explain_misfit(leaf.shape, dict(mesh.shape))
     except ValueError:
         return False
-    return checks.same_sharding(leaf.sharding, mesh, spec, len(leaf.shape))
+    return checks.is_same_sharding(leaf.sharding, mesh, spec, len(leaf.shape))
 
 
 def _named_leaves(program: Program, leaves: Sequence[tree.Leaf]) -> list[tree.Leaf]:
@@ -310,12 +315,12 @@ def _is_a(kind: type, name: str | None) -> bool:
 
 
 def _tolerance_by_path(program: Program, got: Mapping[str, tuple[str, Any]]) -> Callable[[str], float]:
-    def of(path: str) -> float:
+    def tolerance_for(path: str) -> float:
         if program.tolerance is not None:
             return program.tolerance
         return TOLERANCE.get(str(got[path][1].dtype), _ELSE) if path in got else _ELSE
 
-    return of
+    return tolerance_for
 
 
 def _prefix_failure(name: str, failure: Failure) -> Failure:
@@ -325,4 +330,4 @@ def _prefix_failure(name: str, failure: Failure) -> Failure:
 
 def _numbers_left(file: Path) -> compare.Numbers | None:
     """The numbers the bad program left, or None when it left none."""
-    return compare.from_bytes(file.read_bytes()) if file.exists() else None
+    return compare.decode_numbers(file.read_bytes()) if file.exists() else None

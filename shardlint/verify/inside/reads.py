@@ -46,15 +46,15 @@ class _Noted:
         self.folders: set[str] = set()
         self.names: set[str] = set()
         self.not_kept: dict[str, str] = {}
-        self.libraries = libraries()
+        self.libraries = library_folders()
 
-    def refuse(self, what: str, depth: int = 2) -> None:
+    def refuse_to_cache(self, what: str, depth: int = 2) -> None:
         """Note something that a later run could find otherwise, with the line of the program that did it."""
-        frame = self.asker(depth + 1)
+        frame = self.asking_frame(depth + 1)
         if frame is not None:
             self.not_kept.setdefault(what, f"{frame.f_code.co_filename}:{frame.f_lineno}")
 
-    def asker(self, depth: int = 2) -> Any:
+    def asking_frame(self, depth: int = 2) -> Any:
         """The frame of the program that asks for something; None where none does, or a library that is being imported
         (as those do which make a name for a temporary file).
         """
@@ -68,7 +68,7 @@ class _Noted:
             frame = frame.f_back
         return None
 
-    def hook(self, event: str, args: tuple[Any, ...]) -> None:
+    def on_audit_event(self, event: str, args: tuple[Any, ...]) -> None:
         """Take in an audit event."""
         if event == "open":
             path, _, flags = args
@@ -80,7 +80,7 @@ class _Noted:
             if not sys._getframe(1).f_code.co_filename.startswith(_IMPORTERS):
                 self._add_path(self.folders, args[0] or ".")
         elif event in _OUTSIDE:
-            self.refuse(_OUTSIDE[event])
+            self.refuse_to_cache(_OUTSIDE[event])
 
     def _add_path(self, to: set[str], path: Any) -> None:
         if isinstance(path, int):
@@ -114,7 +114,7 @@ def _is_ours(space: dict[str, Any]) -> bool:
     return str(space.get("__name__", "")).startswith("shardlint.")
 
 
-def libraries() -> tuple[str, ...]:
+def library_folders() -> tuple[str, ...]:
     """The folders of Python itself and of installed packages, each with a separator at its end."""
     paths = sysconfig.get_paths()
     found = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
@@ -123,13 +123,13 @@ def libraries() -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.join(path, "") for path in (*found, *real)))
 
 
-def note(leave_out: tuple[str, ...]) -> Callable[[], Reads]:
+def begin_noting(leave_out: tuple[str, ...]) -> Callable[[], Reads]:
     """Begin to note; the function returned tells. Nothing below the folders `leave_out` counts."""
     noted = _Noted()
     drawn = _watch_clock_and_chance(noted)
-    sys.addaudithook(noted.hook)
+    sys.addaudithook(noted.on_audit_event)
 
-    def told() -> Reads:
+    def noted_reads() -> Reads:
         files, names = set(noted.files), set(noted.names)
         packages: set[str] = set()
         for name, module in list(sys.modules.items()):
@@ -154,7 +154,7 @@ def note(leave_out: tuple[str, ...]) -> Callable[[], Reads]:
             "not_kept": [f"{where} {what}" for what, where in noted.not_kept.items()],
         }
 
-    return told
+    return noted_reads
 
 
 def _source_of_compiled(file: str) -> str:
@@ -174,67 +174,67 @@ def _watch_clock_and_chance(noted: _Noted) -> Callable[[], None]:
     def watch_function(module: Any, name: str, what: str) -> None:
         function = getattr(module, name)
 
-        def asked(*args: Any, **keywords: Any) -> Any:
+        def call_and_refuse(*args: Any, **keywords: Any) -> Any:
             if not _timeless:
-                noted.refuse(what)
+                noted.refuse_to_cache(what)
             return function(*args, **keywords)
 
-        setattr(module, name, asked)
+        setattr(module, name, call_and_refuse)
 
-    def direct(name: str) -> None:
+    def watch_direct(name: str) -> None:
         function = getattr(time, name)
 
-        def asked(*args: Any) -> Any:
+        def call_and_refuse(*args: Any) -> Any:
             # Libraries stamp their messages; what they compute rests on no clock.
             file = sys._getframe(1).f_code.co_filename
             if not _timeless and not file.startswith((*noted.libraries, "<")):
-                noted.refuse("reads the clock")
+                noted.refuse_to_cache("reads the clock")
             return function(*args)
 
-        setattr(time, name, asked)
+        setattr(time, name, call_and_refuse)
 
     seeded = set()
 
-    def seeds(module: Any) -> None:
+    def watch_seed(module: Any) -> None:
         function = module.seed
 
-        def seed(*args: Any, **keywords: Any) -> Any:
+        def seed_and_note(*args: Any, **keywords: Any) -> Any:
             if args or keywords:
                 seeded.add(module)
             return function(*args, **keywords)
 
-        module.seed = seed
+        module.seed = seed_and_note
 
-    direct("time")
-    direct("time_ns")
+    watch_direct("time")
+    watch_direct("time_ns")
     watch_function(os, "urandom", "draws unseeded random numbers")
     watch_function(random, "_urandom", "draws unseeded random numbers")
     before: list[list[Any]] = []
 
-    def draws(name: str, entry: list[Any]) -> None:
+    def watch_draw(name: str, entry: list[Any]) -> None:
         function = getattr(random, name)
 
-        def draw(*args: Any, **keywords: Any) -> Any:
-            same = not _timeless and entry[1]() == entry[2] and noted.asker() is None
+        def draw_and_note(*args: Any, **keywords: Any) -> Any:
+            same = not _timeless and entry[1]() == entry[2] and noted.asking_frame() is None
             result = function(*args, **keywords)
             if same:  # no number that the program can have
                 entry[2] = entry[1]()
             return result
 
-        setattr(random, name, draw)
+        setattr(random, name, draw_and_note)
 
     for module, state in ((random, random.getstate), (np.random, _numpy_state)):
         before.append([module, state, state()])
-        seeds(module)
+        watch_seed(module)
     for name in ("random", "getrandbits", "randint", "randrange", "choice", "uniform"):
-        draws(name, before[0])
+        watch_draw(name, before[0])
 
-    def drawn() -> None:
+    def note_drawn() -> None:
         for module, state, was in before:
             if module not in seeded and state() != was:
                 noted.not_kept.setdefault(f"{module.__name__} is used without a seed", "the global generator of")
 
-    return drawn
+    return note_drawn
 
 
 def _numpy_state() -> Any:

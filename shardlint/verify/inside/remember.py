@@ -51,7 +51,7 @@ class Memory:
         self._send: Callable[[dict[str, Any]], None] = lambda message: None
         self.used = False
 
-    def use(
+    def use_folder(
         self,
         folder: str | None,
         ask: Callable[[dict[str, Any]], dict[str, Any]],
@@ -65,13 +65,13 @@ class Memory:
         """Return whether there is a cache."""
         return self._folder is not None
 
-    def get(self, key: str) -> dict[str, Any] | None:
+    def get_entry(self, key: str) -> dict[str, Any] | None:
         """The entry of a key, or None."""
-        data = b"" if self._folder is None else cache.read(self._folder, key)
+        data = b"" if self._folder is None else cache.read_entry(self._folder, key)
         digest = self._ask({"recall": key}).get("vouched") if data else None
         return cache.vouched_value(data, digest) if isinstance(digest, str) else None
 
-    def put(self, key: str, value: dict[str, Any]) -> None:
+    def put_entry(self, key: str, value: dict[str, Any]) -> None:
         """Have an entry written, once all that this process tells has turned out well."""
         self._send({"keep": key, "value": value})
 
@@ -135,9 +135,9 @@ def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[De
     return digest.hexdigest()
 
 
-def recall(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, dict[str, str]] | None:
+def recall_compiled(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, dict[str, str]] | None:
     """Return the entry of a key: the compiled program, and the texts saved with it."""
-    kept = memory.get(key)
+    kept = memory.get_entry(key)
     if kept is None:
         return None
     try:
@@ -149,7 +149,7 @@ def recall(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, d
     return answer, texts
 
 
-def keep(key: str, lowered: Any, compiled: Any, texts: Mapping[str, str], devices: Sequence[Device]) -> None:
+def keep_compiled(key: str, lowered: Any, compiled: Any, texts: Mapping[str, str], devices: Sequence[Device]) -> None:
     """Keep what the compiler answered, if it can be made again from what is kept."""
     if not memory.is_on():
         return
@@ -173,7 +173,7 @@ def keep(key: str, lowered: Any, compiled: Any, texts: Mapping[str, str], device
     except Exception:  # a sharding of another kind, a compiler that tells less: nothing to keep
         return
     if same:
-        memory.put(key, kept)
+        memory.put_entry(key, kept)
 
 
 def devices_of(values: Iterable[Any]) -> list[Device]:

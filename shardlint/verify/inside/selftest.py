@@ -50,7 +50,7 @@ def self_test() -> tuple[list[str], list[str]]:
         if kind is not None and result.status == FAIL and kinds == {kind}:
             caught.append(f"caught {name} ({level})")
             return
-        seen = "; ".join(failure.text() for failure in result.failures) or result.reason or result.status
+        seen = "; ".join(failure.failure_text() for failure in result.failures) or result.reason or result.status
         missed.append(f"{name} ({level}): {seen}")
 
     specs = {"": P("data")}
@@ -95,30 +95,30 @@ def _run_trial(fixture: Fixture, sizes: dict[str, int], trial: str) -> str:
 
 # Nothing is compiled: the trials are made in each process, and are to cost it little.
 def _placement_fixture(is_faulty: bool, mesh: Any) -> Fixture:
-    def fn(x: Any) -> Any:
+    def place_array(x: Any) -> Any:
         return jax.device_put(np.asarray(x) + 1, named_sharding(mesh, P() if is_faulty else P("data")))
 
-    return Fixture(fn, [dict(mesh.shape)], [_X], {"": P("data")})
+    return Fixture(place_array, [dict(mesh.shape)], [_X], {"": P("data")})
 
 
 def _number_fixture(is_faulty: bool, mesh: Any) -> Fixture:
-    def fn(x: Any) -> Any:
+    def compute_wrong(x: Any) -> Any:
         return jax.device_put(np.asarray(x) * (3 if is_faulty else 2), named_sharding(mesh, P("data")))
 
-    def reference(x: Any) -> Any:
+    def compute_right(x: Any) -> Any:
         return np.asarray(x) * 2
 
-    return Fixture(fn, [dict(mesh.shape)], [_X], reference=reference)
+    return Fixture(compute_wrong, [dict(mesh.shape)], [_X], reference=compute_right)
 
 
 def _donation_fixture(is_faulty: bool, mesh: Any) -> Fixture:
-    def fn(x: Any) -> Any:
+    def donate_array(x: Any) -> Any:
         result = jax.device_put(np.asarray(x) + 1, named_sharding(mesh, P("data")))
         if not is_faulty:
             x.delete()
         return result
 
-    return Fixture(fn, [dict(mesh.shape)], [_X], donate=(0,))
+    return Fixture(donate_array, [dict(mesh.shape)], [_X], donate=(0,))
 
 
 _TRIALS: dict[str, Callable[[bool, Any], Fixture]] = {

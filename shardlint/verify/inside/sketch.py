@@ -13,7 +13,7 @@ from shardlint.verify.inside import compare, tree
 
 def sketch_output(output: Any) -> dict[str, list[Any]]:
     """By path: dtype, shape, how many elements are no number, the sum of sizes and two sums in which places count."""
-    return {path: _sketch_array(np.asarray(array)) for path, (_, array) in compare.numbers(output).items()}
+    return {path: _sketch_array(np.asarray(array)) for path, (_, array) in compare.numbers_by_path(output).items()}
 
 
 def laid_arrays(leaves: Sequence[tree.Leaf]) -> dict[str, list[Any]]:
@@ -25,7 +25,7 @@ def laid_arrays(leaves: Sequence[tree.Leaf]) -> dict[str, list[Any]]:
     }
 
 
-def given_up(given: Any) -> int:
+def count_donated_arrays(given: Any) -> int:
     """How many arrays of the arguments a call took for its own use."""
     return sum(
         isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in jax.tree_util.tree_leaves(given)

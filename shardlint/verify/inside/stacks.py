@@ -80,7 +80,7 @@ def users_place(dump: str) -> tuple[str, int, str] | None:
     return None
 
 
-def shown(dump: str) -> list[str]:
+def shown_frames(dump: str) -> list[str]:
     """The frames of the thread that counts down to the verifier's own, innermost first, as lines for a report."""
     threads = dump.strip().split("\n\n")
     crashed = [thread for thread in threads if "Fatal" in dump and "Current thread" in thread]

@@ -16,7 +16,7 @@ from typing import Any
 
 from shardlint.verify import messages
 from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture
-from shardlint.verify.inside.failures import failure_of
+from shardlint.verify.inside.failures import failure_from_exception
 from shardlint.verify.report import SKIP, Result
 
 Job = dict[str, Any]
@@ -25,7 +25,7 @@ Ask = Callable[[dict[str, Any]], dict[str, Any]]
 Changed = Callable[[], str]
 
 
-def run(job: Job, descriptor: int, mark: str, orders: int) -> None:
+def run_job(job: Job, descriptor: int, mark: str, orders: int) -> None:
     """Do one job in this process, whatever it raises.
 
     Messages go to `descriptor` behind `mark`, the parent's answers come from `orders`.
@@ -33,13 +33,13 @@ def run(job: Job, descriptor: int, mark: str, orders: int) -> None:
     from shardlint.verify.inside import captured_stderr, devices, errors, guard, reads
 
     captured_stderr.lead_process_group()
-    known, changed = guard.ready()
+    known, changed = guard.prepare_guard()
     send = messages.message_sender(descriptor, mark, known)
     ask = messages.message_asker(send, orders)
     try:
         send({"limits": devices.limit_process(job["memory"], job["seconds"], job["devices"])})
         devices.simulate_devices(job["devices"])
-        told = reads.note(_own_folders(job)) if job.get("keep") else None
+        told = reads.begin_noting(_own_folders(job)) if job.get("keep") else None
         _TASKS[job["task"]](job, send, ask, changed)
         if told is not None:
             send({"reads": told()})
@@ -72,11 +72,11 @@ def _collect_fixtures(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     try:
         found = load.fixtures_from(Path(job["file"]))
     except Exception as error:
-        send({"error": failure_of(error).message})
+        send({"error": failure_from_exception(error).message})
         return
     listed = []
     for name, fixture in found.items():
-        label = fixture.label().replace("<lambda>", name)
+        label = fixture.function_label().replace("<lambda>", name)
         one: dict[str, Any] = {"name": name, "label": label, "meshes": [], "error": None}
         one |= {"axis_types": fixture.axis_types, "processes": fixture.processes}
         one |= {"topology": list(fixture.topology), "execute": fixture.execute}
@@ -84,7 +84,7 @@ def _collect_fixtures(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
         try:
             one["meshes"] = expand_meshes(fixture, place.axes_named(fixture))
         except Exception as error:
-            one["error"] = failure_of(error).message
+            one["error"] = failure_from_exception(error).message
         listed.append(one)
     send({"fixtures": listed})
 
@@ -101,7 +101,7 @@ def _run_on_one_device(job: Job, send: Send, ask: Ask, changed: Changed) -> None
     try:
         fixture = _load_fixture(job, send)
     except Exception as error:
-        told: dict[str, Any] = {"unmade": failure_of(error).message}
+        told: dict[str, Any] = {"unmade": failure_from_exception(error).message}
     else:
         told = run_alone(fixture, job["mesh"], Path(job["folder"]))
     if name := changed():
@@ -122,15 +122,15 @@ def _run_fixture(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     if not levels:
         return
     # What the compiler answered before stands, where the job names a folder for it.
-    remember.memory.use(job.get("cache"), ask, send)
+    remember.memory.use_folder(job.get("cache"), ask, send)
     devices.compile_quickly()
     # Before the program is imported, which could write there.
-    alone = Alone.read(job["alone"], Path(job["folder"])) if "alone" in job else None
+    alone = Alone.read_result(job["alone"], Path(job["folder"])) if "alone" in job else None
     fixture = _load_fixture(job, send)
     if job.get("moved") and fixture.context == "with":
         fixture = replace(fixture, context="set_mesh")
     emit = _make_emitter(send, changed, fixture)
-    if fixture.axis_types == EXPLICIT and (reason := devices.explicit_missing()):
+    if fixture.axis_types == EXPLICIT and (reason := devices.reason_explicit_missing()):
         for level in levels:
             emit(Result(job["label"], level, SKIP, job["mesh"], reason=reason))
         levels = []
@@ -178,7 +178,7 @@ def _run_topology(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.inside import remember
     from shardlint.verify.inside.topology import run_topology
 
-    remember.memory.use(job.get("cache"), ask, send)
+    remember.memory.use_folder(job.get("cache"), ask, send)
     fixture = _load_fixture(job, send)
     run_topology(fixture, job["mesh"], job["topology"], _make_emitter(send, changed, fixture))
     _prove_checks(job, send, ask, changed)
@@ -199,7 +199,7 @@ def _make_emitter(send: Send, changed: Changed, fixture: Fixture | None = None) 
     declared_now, data_of = load.declared_text, asdict
     began, declared = time.monotonic(), declared_now(fixture)
 
-    def emit(result: Result) -> None:
+    def emit_result(result: Result) -> None:
         nonlocal began
         began, before = time.monotonic(), began
         result.seconds = began - before
@@ -211,7 +211,7 @@ def _make_emitter(send: Send, changed: Changed, fixture: Fixture | None = None) 
             send({"distrust": "the program changed the declarations of its fixture while it ran"})
         send({"result": data_of(result)})
 
-    return emit
+    return emit_result
 
 
 _TASKS: dict[str, Callable[[Job, Send, Ask, Changed], None]] = {

@@ -29,7 +29,7 @@ from shardlint.verify.inside import (
 )
 from shardlint.verify.inside.accelerators import Mistaken, Unavailable
 from shardlint.verify.inside.explain import explain_failures
-from shardlint.verify.inside.failures import failure_of
+from shardlint.verify.inside.failures import failure_from_exception
 from shardlint.verify.levels import DEVICES_MAX
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
 from shardlint.verify.spec import P, sizes_text
@@ -52,40 +52,40 @@ def run_topology(
     """
     line = ""
 
-    def tell(status: str, **more: Any) -> None:
-        emit(Result(fixture.label(), LEVEL, status, dict(sizes), line=line, topology=name, **more))
+    def report_status(status: str, **more: Any) -> None:
+        emit(Result(fixture.function_label(), LEVEL, status, dict(sizes), line=line, topology=name, **more))
 
     try:
         topology = parse_topology(name)
-        if topology.devices != devices_of(sizes):
+        if topology.device_count != devices_of(sizes):
             raise Unavailable(
-                f"{topology.name} has {topology.devices} devices, mesh {sizes_text(sizes)} {devices_of(sizes)}"
+                f"{topology.name} has {topology.device_count} devices, mesh {sizes_text(sizes)} {devices_of(sizes)}"
             )
         explicit = fixture.axis_types == EXPLICIT
-        mesh = accelerators.mesh_on(accelerators.describe_topology(topology), topology, sizes, explicit)
+        mesh = accelerators.mesh_over_topology(accelerators.describe_topology(topology), topology, sizes, explicit)
         function = load.resolve_reference(fixture.fn)
         line = load.place_of(function)
         made = _make_arguments(fixture, sizes, mesh)
         found, under = _compile_for_topology(
             fixture, function, place.describe_arguments(made, mesh), mesh, topology
         )
-        described = program.describe_program(found, mesh, made, fixture.expected(), topology.name)
+        described = program.describe_program(found, mesh, made, fixture.expected_specs(), topology.name)
         described = replace(described, program=_describe_finished(described.program, found, topology))
         checked = _check_placement(found, described, fixture, mesh, topology)
     except (Unavailable, place.Indivisible, compiled.NoShardings) as error:
-        tell(SKIP, reason=str(error))
+        report_status(SKIP, reason=str(error))
     except _Refused as error:
-        tell(FAIL, failures=[Failure("memory", str(error))])
+        report_status(FAIL, failures=[Failure("memory", str(error))])
     except Mistaken as error:
-        tell(FAIL, failures=[Failure("fixture", str(error))])
+        report_status(FAIL, failures=[Failure("fixture", str(error))])
     except Exception as error:
-        tell(FAIL, failures=[_failure_of_error(error)])
+        report_status(FAIL, failures=[_failure_of_error(error)])
     else:
-        tell(
+        report_status(
             FAIL if checked.failures else PASS,
             checked=checked.count,
             failures=checked.failures,
-            notes=[*checked.looked.sentences(), memory_text(described.program, topology)],
+            notes=[*checked.looked.coverage_sentences(), memory_text(described.program, topology)],
             how=f"{found.how} for {topology.name}, under {under}",
             program=described.program,
         )
@@ -118,7 +118,7 @@ def _make_arguments(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> li
 def _spec_of(sharding: Any, sizes: Mapping[str, int], where: str) -> P:
     """The spec an array was placed by. Raises `Unavailable` where it has none on this mesh."""
     if isinstance(sharding, jax.sharding.NamedSharding) and dict(sharding.mesh.shape) == dict(sizes):
-        return P.of(sharding)
+        return P.make_spec(sharding)
     kind = type(sharding).__name__
     raise Unavailable(f"{where} was placed by a {kind} outside the fixture's mesh: declare a spec for it")
 
@@ -167,7 +167,7 @@ def abstract_call(
     """
     flat = [jax.tree_util.tree_flatten(value) for value in args]
 
-    def call(*given: Any) -> Any:
+    def call_with_structs(*given: Any) -> Any:
         whole, before = [], []
         for (leaves, treedef), value in zip(flat, given, strict=True):
             arrays = iter(jax.tree_util.tree_leaves(value))
@@ -181,7 +181,7 @@ def abstract_call(
         return _only_arrays((result, changed), tree.is_array)
 
     given = [_only_arrays(value, tree.is_abstract) for value in args]
-    return jax.jit(call, donate_argnums=tuple(donate)), given
+    return jax.jit(call_with_structs, donate_argnums=tuple(donate)), given
 
 
 def _only_arrays(value: Any, is_one: Callable[[Any], bool]) -> Any:
@@ -211,7 +211,7 @@ def _describe_finished(described: Program, found: compiled.Compiled, topology: T
     Products are left out: what each costs is told in the partitioner's collectives, which these are not.
     """
     names = {one.parameter: one.leaf.where for one in found.taken if one.parameter is not None}
-    finished = hlo.read(found.executable.as_text() or "", described.mesh, names=names or None)
+    finished = hlo.read_module(found.executable.as_text() or "", described.mesh, names=names or None)
     # Of a GPU the temporaries are one buffer, taken whole; of a TPU they are more than what lives at once.
     peak = getattr(found.executable.memory_analysis(), "peak_memory_in_bytes", 0)
     return replace(
@@ -229,7 +229,7 @@ def _check_placement(
     mesh: Any,
     topology: Topology,
 ) -> checks.Checked:
-    checked = checks.check_placement(found.outputs, fixture.expected(), mesh, fixture.replicated_limit())
+    checked = checks.check_placement(found.outputs, fixture.expected_specs(), mesh, fixture.replicated_limit())
     explain_failures(checked.failures, found.outputs, described)
     checked += checks.check_donation(found)
     checked += limits.check_claims(fixture, described.program)
@@ -239,7 +239,7 @@ def _check_placement(
 
 
 def _failure_of_error(error: BaseException) -> Failure:
-    failure = failure_of(error)
+    failure = failure_from_exception(error)
     if "incompatible devices" in failure.message.lower():
         failure.message += (
             "\nthe program makes its own mesh of this machine's devices: take a `mesh` parameter, or use the "

@@ -14,7 +14,7 @@ from shardlint.verify.declarations import REPLICATED, name_item
 from shardlint.verify.fixture import Fixture
 from shardlint.verify.inside import checks, devices, fixtures, invoke, load, place, tree
 from shardlint.verify.inside.coverage import Coverage, Looked
-from shardlint.verify.inside.failures import failure_of
+from shardlint.verify.inside.failures import failure_from_exception
 from shardlint.verify.inside.typed import out_shardings_count
 from shardlint.verify.paths import idle_globs, path_text, select_glob
 from shardlint.verify.report import FAIL, SKIP, Failure, Result
@@ -39,15 +39,15 @@ def run_trace(
     """
     line, coverage = "", coverage or Coverage(fixture, ["trace"])
 
-    def tell(status: str, **more: Any) -> None:
-        emit(Result(fixture.label(), "trace", status, dict(sizes), line=line, **more))
+    def report_status(status: str, **more: Any) -> None:
+        emit(Result(fixture.function_label(), "trace", status, dict(sizes), line=line, **more))
 
-    def leave(reason: str) -> bool:
-        tell(**fixtures.judge_level(coverage, "trace", None, reason))
+    def skip_level(reason: str) -> bool:
+        report_status(**fixtures.judge_level(coverage, "trace", None, reason))
         return True
 
     if reason := _explain_untraceable(fixture):
-        return leave(reason)
+        return skip_level(reason)
     try:
         kinds = (jax.sharding.AxisType.Explicit,) * len(sizes)
         mesh = jax.sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
@@ -56,23 +56,23 @@ def run_trace(
         entered: Any = place_context(fixture.context, mesh)
         with entered:
             args, notes = _abstract_arguments(fixture, mesh, sizes)
-            leaves = trace(function, args, invoke.keyword_arguments(function, args, mesh))
+            leaves = trace_outputs(function, args, invoke.keyword_arguments(function, args, mesh))
         checked = _check_shardings(leaves, fixture, mesh, notes)
     except place.Indivisible as error:
-        tell(SKIP, reason=str(error))
+        report_status(SKIP, reason=str(error))
         return True
     except Exception as error:
-        failure = failure_of(error)
+        failure = failure_from_exception(error)
         if any(kind.__name__ in _TYPE_ERRORS for kind in type(error).__mro__):
-            tell(FAIL, failures=[failure])
+            report_status(FAIL, failures=[failure])
             return False
-        return leave(f"cannot be traced without devices: {failure.message}")
+        return skip_level(f"cannot be traced without devices: {failure.message}")
     under = "no mesh context" if fixture.context == "none" else "jax.sharding.use_abstract_mesh(mesh)"
     told_of = fixtures.judge_level(coverage, "trace", checked, "")
     told_of["notes"] = [*notes, *told_of["notes"]]
     if told_of["status"] != SKIP:
         told_of["how"] = f"traced without devices, on explicit axes, under {under}"
-    tell(**told_of)
+    report_status(**told_of)
     return True
 
 
@@ -100,7 +100,7 @@ def _abstract_arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -
     """The arguments with every array described by shape, dtype and sharding, and sentences for the report."""
     notes: list[str] = []
 
-    def maker(source: Any, mesh: Any) -> Any:
+    def make_abstract(source: Any, mesh: Any) -> Any:
         try:
             return describe_source(source, mesh)
         except Exception as error:
@@ -115,7 +115,7 @@ def _abstract_arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -
             with devices.enter_mesh_context(fixture.context, concrete)[0]:
                 return tree.map_arrays(_shape_of, load.value_of_reference(source, concrete))
 
-    made = place.make_arguments(fixture, mesh, maker)
+    made = place.make_arguments(fixture, mesh, make_abstract)
     return place.describe_arguments(made, mesh), notes
 
 
@@ -123,7 +123,7 @@ def describe_source(source: Any, mesh: Any) -> Any:
     """Return the result of a factory with only the shape, dtype and sharding of each array. Nothing is computed."""
     kept: dict[str, Any] = {}
 
-    def arrays() -> list[Any]:
+    def make_arrays() -> list[Any]:
         begin()
         leaves, kept["tree"] = jax.tree_util.tree_flatten(load.value_of_reference(source, mesh))
         kept["others"] = [None if _is_either(leaf) else leaf for leaf in leaves]
@@ -133,7 +133,7 @@ def describe_source(source: Any, mesh: Any) -> Any:
         return [leaf for leaf in leaves if tree.is_array(leaf)]
 
     with out_shardings_count() as begin:
-        made = iter(jax.eval_shape(arrays))
+        made = iter(jax.eval_shape(make_arrays))
     leaves = [
         other if not array else abstract if abstract is not None else next(made)
         for other, array, abstract in zip(kept["others"], kept["is"], kept["abstract"], strict=True)
@@ -151,7 +151,7 @@ def _shape_of(leaf: Any) -> Any:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
 
 
-def trace(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> list[tree.Leaf]:
+def trace_outputs(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> list[tree.Leaf]:
     """The array leaves `function(*args, **keywords)` returns, with the shardings of their types.
 
     `args` hold described arrays; what is not an array reaches the function as it is. Raises what tracing raises.
@@ -160,7 +160,7 @@ def trace(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> li
     places = [index for index, leaf in enumerate(leaves) if tree.is_abstract(leaf)]
     names: list[tuple[str, str]] = []
 
-    def pure(arrays: list[Any]) -> list[Any]:
+    def traced_function(arrays: list[Any]) -> list[Any]:
         begin()
         whole = list(leaves)
         for index, array in zip(places, arrays, strict=True):
@@ -172,7 +172,7 @@ def trace(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> li
         return [leaf for _, leaf in arrays_out]
 
     with out_shardings_count() as begin:
-        traced = jax.jit(pure).trace([leaves[index] for index in places])
+        traced = jax.jit(traced_function).trace([leaves[index] for index in places])
     return [
         tree.Leaf(path, where, tuple(info.shape), info.dtype, info.sharding)
         for (path, where), info in zip(names, jax.tree_util.tree_leaves(traced.out_info), strict=True)
@@ -187,7 +187,7 @@ def _check_shardings(
     Raises `Indivisible` when the mesh does not divide an expected dimension.
     """
     checked = checks.Checked([], 0)
-    out, most, sizes = fixture.expected(), fixture.replicated_limit(), dict(mesh.shape)
+    out, most, sizes = fixture.expected_specs(), fixture.replicated_limit(), dict(mesh.shape)
     for glob, message in idle_globs(out, [leaf.path for leaf in leaves]).items():
         checked.failures.append(Failure("pattern", message))
         checked.looked.proved.add(name_item("out", glob))
@@ -204,11 +204,11 @@ def _check_shardings(
             checked.looked.missed[text] = said
             notes.append(said)
         elif found is not None:
-            wrong = _compare_sharding(leaf, P.of(spec), found[1], mesh, sizes)
+            wrong = _compare_sharding(leaf, P.make_spec(spec), found[1], mesh, sizes)
             checked.failures += wrong
             checked += checks.weigh_leaf(text, found[1], sizes, bool(wrong))
         elif most is not None:
-            checked += _check_replicated_size(leaf, P.of(spec), most, sizes)
+            checked += _check_replicated_size(leaf, P.make_spec(spec), most, sizes)
     return checked
 
 
@@ -220,7 +220,7 @@ def _check_replicated_size(leaf: tree.Leaf, spec: P, most: int, sizes: Mapping[s
         held, limit = size_text(leaf.local_bytes), size_text(most)
         message = f"replicated: {held} is more than replicated_bytes_max ({limit})"
         checked.failures.append(
-            Failure("replicated", message, leaf.where, leaf.path, leaf.array, "sharded", "P()")
+            Failure("replicated", message, leaf.where, leaf.path, leaf.describe_array, "sharded", "P()")
         )
     return checked
 
@@ -229,9 +229,9 @@ def _compare_sharding(
     leaf: tree.Leaf, actual: P, expected: P, mesh: Any, sizes: Mapping[str, int]
 ) -> list[Failure]:
     try:
-        misfit = expected.misfit(leaf.shape, sizes)
+        misfit = expected.explain_misfit(leaf.shape, sizes)
     except ValueError as error:
-        return [Failure("fixture", str(error), leaf.where, leaf.path, leaf.array)]
+        return [Failure("fixture", str(error), leaf.where, leaf.path, leaf.describe_array)]
     if misfit:
         raise place.Indivisible(f"{leaf.where}: {misfit}")
     partial = getattr(leaf.sharding.spec, "unreduced", None)
@@ -239,7 +239,7 @@ def _compare_sharding(
         expected, len(leaf.shape), sizes
     ):
         return []
-    failure = Failure("sharding", "", leaf.where, leaf.path, leaf.array, str(expected), _spec_text(actual))
+    failure = Failure("sharding", "", leaf.where, leaf.path, leaf.describe_array, str(expected), _spec_text(actual))
     if partial:
         failure.message = f"not yet summed over {', '.join(sorted(partial))}"
     failure.bytes_expected = leaf.bytes_under(place.named_sharding(mesh, expected))
@@ -251,7 +251,7 @@ def _axes_by_dimension(spec: P, ndim: int, sizes: Mapping[str, int]) -> list[tup
     """The axes each dimension is split over, without those of size 1, which split nothing; [] for none
     at all.
     """
-    found = [tuple(name for name in names if sizes[name] > 1) for names in spec.dimensions()]
+    found = [tuple(name for name in names if sizes[name] > 1) for names in spec.axes_by_dimension()]
     return [*found, *[()] * (ndim - len(found))] if any(found) else []
 
 

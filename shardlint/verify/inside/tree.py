@@ -31,7 +31,7 @@ class Leaf:
     sharding: Any
 
     @property
-    def array(self) -> str:
+    def describe_array(self) -> str:
         """`f32[1024,4096]`."""
         return array_text(str(self.dtype), self.shape)
 
@@ -101,10 +101,10 @@ def array_leaves(tree: Any, name: str) -> list[Leaf]:
 def map_arrays(change: Callable[[Any], Any], tree: Any) -> Any:
     """`tree` with `change` applied to arrays, abstract arrays and host keys, and to nothing else."""
 
-    def touch(leaf: Any) -> Any:
+    def map_leaf(leaf: Any) -> Any:
         return change(leaf) if is_array(leaf) or is_abstract(leaf) or isinstance(leaf, HostKey) else leaf
 
-    return jax.tree_util.tree_map(touch, tree)
+    return jax.tree_util.tree_map(map_leaf, tree)
 
 
 def snapshot_tree(tree: Any) -> Any:

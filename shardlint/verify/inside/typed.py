@@ -25,10 +25,10 @@ def out_shardings_count() -> Iterator[Callable[[], None]]:
     bind = primitive.bind
     outermost: list[Any] = []
 
-    def begin() -> None:
+    def begin_counting() -> None:
         outermost[:] = [get_opaque_trace_state(convention="nnx")]
 
-    def typed(*args: Any, **params: Any) -> Any:
+    def bind_and_count(*args: Any, **params: Any) -> Any:
         outs = bind(*args, **params)
         asked = params.get("out_shardings", ())
         if [get_opaque_trace_state(convention="nnx")] != outermost or len(outs) != len(asked):
@@ -37,8 +37,8 @@ def out_shardings_count() -> Iterator[Callable[[], None]]:
 
     jax.clear_caches()  # an inner jit that was traced before is not traced again, and keeps the types it had
     try:
-        primitive.bind = typed
-        yield begin
+        primitive.bind = bind_and_count
+        yield begin_counting
     finally:
         del primitive.bind
         jax.clear_caches()

@@ -32,7 +32,7 @@ from shardlint.verify.inside import (
     tree,
 )
 from shardlint.verify.inside.errors import exit_code, print_trace
-from shardlint.verify.inside.failures import failure_of
+from shardlint.verify.inside.failures import failure_from_exception
 
 Say = Callable[[dict[str, Any]], None]
 # The descriptor on which it tells.
@@ -48,17 +48,17 @@ def main() -> None:
     job, say = about["job"], messages.message_sender(SAY, about["mark"])
     if job["memory"] is not None:
         devices.limit_process(job["memory"] // job["processes"], job["limit"], job["devices"])
-    _, changed = guard.ready()
+    _, changed = guard.prepare_guard()
 
-    def wait() -> None:
+    def wait_for_word() -> None:
         # Without a word, because the coordinator is gone, it ends.
         if not os.read(orders, 1):
             exits.exit_now(1)
 
-    work_as_process(job, about["index"], about["port"], Path(about["folder"]), say, wait, changed)
+    work_as_process(job, about["index"], about["port"], Path(about["folder"]), say, wait_for_word, changed)
     errors.flush_output()
     # Not yet: jax takes the end of one process for a fault of the others.
-    wait()
+    wait_for_word()
     exits.exit_now(0)
 
 
@@ -76,7 +76,7 @@ def work_as_process(
     """
     stage = "joining the other processes (jax.distributed.initialize)"
 
-    def enter(new: str) -> None:
+    def enter_state(new: str) -> None:
         nonlocal stage
         stage = new
         say({"stage": stage})
@@ -84,13 +84,13 @@ def work_as_process(
     with (folder / f"stack{index}").open("wb") as stack:
         stacks.dump_to(stack.fileno())
         try:
-            enter(stage)
+            enter_state(stage)
             _join_processes(job, index, port)
-            enter("importing its file")
+            enter_state("importing its file")
             fixture = load.fixture_named(Path(job["file"]), job["name"], job.get("digest"))
             function = load.resolve_reference(fixture.fn)
             mesh = devices.mesh_of(job["mesh"], fixture.axis_types == EXPLICIT)
-            enter("making its arguments")
+            enter_state("making its arguments")
             entered, under = devices.enter_mesh_context(fixture.context, mesh)
             with entered:
                 made = place.make_arguments(fixture, mesh)
@@ -98,29 +98,29 @@ def work_as_process(
             ready: dict[str, Any] = {
                 "args": held_parts(args, [f"args[{index}]" for index in range(len(args))])
             }
-            enter("compiling fn")
+            enter_state("compiling fn")
             ready["program"] = _digest_program(
                 function, args, mesh, fixture.context, folder / f"program{index}"
             )
             say({"ready": ready, "line": load.place_of(function), "under": under})
             wait()
-            enter("running fn")
+            enter_state("running fn")
             origins = program_calls.Origins()
             for name, leaf in named_arguments(args):
-                origins.name(leaf, name, name)
+                origins.note_origin(leaf, name, name)
             program_calls.watch_calls(lambda call: say({"call": call}), origins)
             given = tree.snapshot_tree(args)
             output = invoke.call_function(function, args, mesh, fixture.context)
-            enter("done with fn")
+            enter_state("done with fn")
             leaves = tree.array_leaves(output, "out")
-            checked = checks.check_placement(leaves, fixture.expected(), mesh, None)
+            checked = checks.check_placement(leaves, fixture.expected_specs(), mesh, None)
             checked += checks.check_deleted(given, fixture.donate)
             checked.failures += opaque.check_opaque(output)
             failures = [vars(failure) for failure in checked.failures]
             held = held_parts([output], ["out"])
             said = {"count": checked.count, "failures": failures, "out": held}
-            said["notes"] = checked.looked.sentences()
-            said["made"] = [origins.of(leaf) for _, leaf in named_arguments([output])]
+            said["notes"] = checked.looked.coverage_sentences()
+            said["made"] = [origins.origin_of(leaf) for _, leaf in named_arguments([output])]
             say({"result": said, "changed": changed()})
         except place.Indivisible as error:
             say({"skip": str(error)})
@@ -129,7 +129,7 @@ def work_as_process(
         except BaseException as error:
             if not load.blame_line(error):
                 print_trace()
-            say({"raised": failure_of(error).message, "stage": stage})
+            say({"raised": failure_from_exception(error).message, "stage": stage})
 
 
 def _join_processes(job: dict[str, Any], index: int, port: int) -> None:
@@ -217,7 +217,7 @@ def held_parts(trees: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any
                 for shard in data.addressable_shards
             ]
             spec = checks.sharding_text(leaf.sharding)
-            found.append({"where": one.where, "path": path, "array": one.array, "spec": spec, "parts": parts})
+            found.append({"where": one.where, "path": path, "array": one.describe_array, "spec": spec, "parts": parts})
     return found
 
 
@@ -236,4 +236,4 @@ def _digest_program(function: Any, args: Sequence[Any], mesh: Any, kind: str, fi
     entered, _ = devices.enter_mesh_context(kind, mesh)
     with entered:
         lowered = function.lower(*args, **invoke.keyword_arguments(function, args, mesh))
-    return programs.write(getattr(lowered, "lowered", lowered), file)
+    return programs.write_program(getattr(lowered, "lowered", lowered), file)

@@ -60,7 +60,7 @@ class Zygote:
         self.selector.register(orders, selectors.EVENT_READ)
         self.unread = b""
 
-    def serve(self) -> None:
+    def serve_jobs(self) -> None:
         """Work until standard input ends."""
         try:
             while True:
@@ -137,7 +137,7 @@ class Zygote:
             self.secret = ""
             del self.answer
             stacks.dump_to(stack)
-            tasks.run(job, send, mark, read)
+            tasks.run_job(job, send, mark, read)
         finally:
             exit_now(0)
 
@@ -153,7 +153,7 @@ class Zygote:
             child.printed += len(data)
             child.tail = (child.tail + data)[-_TAIL:]
         else:
-            for message in child.attendant.take(data):
+            for message in child.attendant.take_messages(data):
                 self.answer({"id": child.job["id"], "message": message})
         return bool(data)
 
@@ -173,7 +173,7 @@ class Zygote:
             reason = f"killed after printing {_OUTPUT_MAX // 2**20} MiB"
         elif self._has_too_many(child):
             reason = f"killed after starting more than {_process_limit(child.job)} processes"
-        elif child.attendant.spoilt:
+        elif child.attendant.is_output_corrupt:
             reason = messages.SPOILT
         if reason:
             if over:
@@ -192,14 +192,14 @@ class Zygote:
             while self._read_pipe(child, descriptor) and reads < 32:
                 reads += 1
             self._hang_up(child, descriptor)
-        if child.attendant.spoilt:
+        if child.attendant.is_output_corrupt:
             reason = reason or messages.SPOILT
         child.tail = (child.tail + captured_stderr.leftover_stderr(child.pid))[-_TAIL:]
         del self.children[child.pid]
         stopped = reason or describe_exit(os.waitstatus_to_exitcode(status))
         end = {
             "stopped": stopped,
-            "distrust": child.attendant.end(stopped),
+            "distrust": child.attendant.end_process(stopped),
             "stack": stacks.read_stacks(child.stack),
             "output": child.tail.decode("utf-8", "replace").splitlines(),
             "seconds": time.monotonic() - child.began,
@@ -247,12 +247,12 @@ def main() -> None:
     os.dup2(2, 1)  # nothing but answers may go where they go
     orders = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    messages.write_line(answers, greeting())
+    messages.write_line(answers, import_and_greet())
     # Not kept here, where what is forked could find it.
-    Zygote(orders, answers, int(sys.argv[1]), **messages.read_line(orders)).serve()
+    Zygote(orders, answers, int(sys.argv[1]), **messages.read_line(orders)).serve_jobs()
 
 
-def greeting() -> dict[str, Any]:
+def import_and_greet() -> dict[str, Any]:
     """Import what jobs need, and say which releases there are."""
     import importlib.metadata
 
@@ -282,5 +282,5 @@ def greeting() -> dict[str, Any]:
     with contextlib.suppress(Exception):
         importlib.import_module("equinox")
     # Once, for all that are forked from here.
-    guard.ready()
+    guard.prepare_guard()
     return {"releases": releases, "python": python}

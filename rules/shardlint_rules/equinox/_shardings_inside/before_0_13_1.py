@@ -14,8 +14,8 @@ from shardlint.model.values import Constant, Items, Place, Table, Unknown, Value
 from shardlint.rules_api.rule import Certainty, Harm
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox.wrapped import donate
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.equinox.wrapped import donate_mode
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ def outcome_of_inputs(site: Site, place: Place) -> Outcome:
         if any(isinstance(item, Items | Table) for item in value.items):
             message = "`{keyword}` raises ValueError at the call: the inner jit of `filter_jit` takes dicts"
             return Outcome(message, Harm.CRASH)
-        return _of_pair(site, place, value)
+        return _outcome_for_pair(site, place, value)
     if all(is_replicated(site, option) for option in options(value)):
         return _REPLICATES
     message = "`{keyword}` applies to every array of every argument, including weights"
     return Outcome(message, Harm.SILENT, Certainty.POSSIBLE, "a scalar array raises")
 
 
-def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
+def _outcome_for_pair(site: Site, place: Place, value: Items) -> Outcome:
     first, second = _pair_texts(place, value)
-    mode = donate(site)
+    mode = donate_mode(site)
     if first == second or (value.items[0] == value.items[1] and not isinstance(value.items[0], Unknown)):
         message = f"`{{keyword}}` applies {first} to every array of every argument"
         return Outcome(message, Harm.SILENT, Certainty.POSSIBLE)
@@ -107,15 +107,15 @@ def outcome_of_outputs(site: Site, place: Place) -> Outcome:
 def _pair_texts(place: Place, value: Items) -> tuple[str, str]:
     node = place.node
     if isinstance(node, ast.Tuple | ast.List) and len(node.elts) == 2:
-        return f"`{place.file.text(node.elts[0])}`", f"`{place.file.text(node.elts[1])}`"
-    return f"`{place.text()}[0]`", f"`{place.text()}[1]`"
+        return f"`{place.file.source_text(node.elts[0])}`", f"`{place.file.source_text(node.elts[1])}`"
+    return f"`{place.source_text()}[0]`", f"`{place.source_text()}[1]`"
 
 
 def _has_if_array(place: Place) -> bool:
     """Return whether `if_array(...)` is written in place of a sharding."""
     return any(
         getattr(part, "id", getattr(part, "attr", "")) == "if_array"
-        for part in walk(place.node)
+        for part in walk_nodes(place.node)
         if isinstance(part, ast.Name | ast.Attribute)
     )
 

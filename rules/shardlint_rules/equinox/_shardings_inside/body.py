@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from shardlint.rewrite.indent import UNIT, indent_unit, indented_as
-from shardlint.rules_api.imports import spell
+from shardlint.rules_api.imports import spell_name
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
 from shardlint_rules.equinox._shardings_inside.layout import (
     assignment_lines,
@@ -21,12 +21,12 @@ from shardlint_rules.equinox._shardings_inside.layout import (
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
 
-def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: str, room: int) -> list[str]:
+def input_constraint_lines(shard: str, names: list[str], asked: Given, spare: int, what: str, room: int) -> list[str]:
     """Statements that rebind parameters to their constrained selves. The last `spare` parameters have defaults."""
     if asked is None:
         return []
     if isinstance(asked, One):
-        names = asked.taken(names, spare, what)
+        names = asked.parameters_with_entries(names, spare, what)
         if len(names) == 1 and not asked.surely:
             names = [f"({names[0]},)"]
         joined = ", ".join(names)
@@ -49,33 +49,33 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
     pairs = [(name, text) for name, text in zip(names, asked.texts, strict=False) if text is not None]
     if asked.optional:
         return list(_one_by_one(shard, pairs, asked, room))
-    calls = ", ".join(asked.call(shard, name, text) for name, text in pairs)
+    calls = ", ".join(asked.constrain_one(shard, name, text) for name, text in pairs)
     together = f"{', '.join(name for name, _ in pairs)} = {calls}"
     if not pairs:
         return []
     if len(together) <= room and "\n" not in together:
         return [together]
-    return [line for name, text in pairs for line in _set_to(name, shard, asked, text, room)]
+    return [line for name, text in pairs for line in _constrain_to_entry(name, shard, asked, text, room)]
 
 
 def _constraint_lines(target: str, shard: str, value: str, asked: One, room: int) -> list[str]:
     """A statement that constrains what is named, all of it."""
     if asked.parted is not None:
-        return [f"{target} = {asked.call(shard, value)}"]
+        return [f"{target} = {asked.constrain_value(shard, value)}"]
     return assignment_lines(target, shard, value, asked.text, room)
 
 
-def _set_to(name: str, shard: str, asked: Each, text: str, room: int) -> list[str]:
+def _constrain_to_entry(name: str, shard: str, asked: Each, text: str, room: int) -> list[str]:
     """A statement that constrains a parameter to one of the entries."""
     if text in asked.trees:
-        return [f"{name} = {asked.call(shard, name, text)}"]
+        return [f"{name} = {asked.constrain_one(shard, name, text)}"]
     return assignment_lines(name, shard, name, text, room)
 
 
 def _one_by_one(shard: str, pairs: list[tuple[str, str]], asked: Each, room: int) -> Iterator[str]:
     """A statement for each parameter, under a test where its sharding may be None."""
     for name, text in pairs:
-        lines = _set_to(name, shard, asked, text, room - len(UNIT))
+        lines = _constrain_to_entry(name, shard, asked, text, room - len(UNIT))
         if text in asked.optional:
             inside = "".join(f"\n{UNIT}{part}" for line in lines for part in line.split("\n"))
             yield f"if {text} is not None:{inside}"
@@ -83,7 +83,7 @@ def _one_by_one(shard: str, pairs: list[tuple[str, str]], asked: Each, room: int
             yield from lines
 
 
-def with_star(names: list[str], star: ast.arg | None, asked: Given) -> tuple[list[str], Given]:
+def names_with_star(names: list[str], star: ast.arg | None, asked: Given) -> tuple[list[str], Given]:
     """The names that are constrained where a function takes `*args` too: that as one more, with what is left for it."""
     if star is None or asked is None:
         return names, asked
@@ -124,7 +124,7 @@ class Body:
         if docstring and len(function.body) == 1:
             raise NotRewritten(f"the body of `{function.name}` at line {function.lineno} is a docstring only")
         self.first = function.body[1] if docstring else first
-        self.shard, imported = spell(site.program, self.file, self.first, "equinox.filter_shard")
+        self.shard, imported = spell_name(site.program, self.file, self.first, "equinox.filter_shard")
         self.edits += imported
         self.imported = len(self.edits)
         self.opened = self._opened_block_indent()
@@ -133,10 +133,10 @@ class Body:
         """Rebind the parameters, above everything else in the body."""
         if asked is None:
             return
-        names, asked = with_star(self.names, self.function.args.vararg, asked)
+        names, asked = names_with_star(self.names, self.function.args.vararg, asked)
         room = line_length(self.file) - (len(self.opened) if self.opened is not None else self._body_indent())
         what = f"`{self.function.name}`"
-        lines = input_lines(self.shard, names, asked, self.spare, what, room)
+        lines = input_constraint_lines(self.shard, names, asked, self.spare, what, room)
         self.shown += [" ".join("".join(lines).split())] if len(lines) == 1 else lines
         if lines:
             self._insert_statements([*comments, *lines])
@@ -149,7 +149,7 @@ class Body:
             return
         if self.opened is not None and len(self.edits) == self.imported:
             self._open_one_line_body([])
-        for statement in self.file.walked(self.file.scope(self.function)).returns:
+        for statement in self.file.walk_scope(self.file.scope(self.function)).returns:
             value = statement.value
             if value is None or (isinstance(value, ast.Constant) and value.value is None):
                 continue
@@ -161,35 +161,35 @@ class Body:
                 and isinstance(value, ast.Tuple)
                 and not any(isinstance(e, ast.Starred) for e in value.elts)
             ):
-                self._each_result(asked, statement, value)
+                self._constrain_each_result(asked, statement, value)
             else:
-                self._whole_result(asked, statement, value)
+                self._constrain_whole_result(asked, statement, value)
         if comments:
             raise NotRewritten(f"a comment next to the shardings at line {self.site.call.lineno} would be lost")
 
     def _comments_above(self, statement: ast.Return, comments: list[str]) -> list[str]:
         """Comments above a statement; those that cannot be put there."""
         source = self.file.source
-        start = self.file.span(statement)[0]
+        start = self.file.character_span(statement)[0]
         begin = source.line_starts[statement.lineno - 1]
         indent = source.text[begin:start]
         if indent.strip():
             return comments
-        self.edits.append(Edit(begin, begin, "".join(f"{indent}{one}{source.newline}" for one in comments)))
+        self.edits.append(Edit(begin, begin, "".join(f"{indent}{one}{source.common_newline}" for one in comments)))
         return []
 
-    def _each_result(self, asked: Each, statement: ast.Return, value: ast.Tuple) -> None:
+    def _constrain_each_result(self, asked: Each, statement: ast.Return, value: ast.Tuple) -> None:
         if len(value.elts) != len(asked.texts):
             entries, values = len(asked.texts), len(value.elts)
             raise NotRewritten(
                 f"out_shardings has {entries} entries and line {statement.lineno} returns {values} values"
             )
         pairs = list(zip(value.elts, asked.texts, strict=True))
-        parts = ("..." if text is None else asked.call(self.shard, "...", text) for text in asked.texts)
+        parts = ("..." if text is None else asked.constrain_one(self.shard, "...", text) for text in asked.texts)
         self.shown.append(f"return {', '.join(parts)}")
-        texts = [asked.around(self.shard, self.site.text(one), text) for one, text in pairs]
+        texts = [asked.constrain_variable(self.shard, self.site.text(one), text) for one, text in pairs]
         if any(text in asked.optional and not isinstance(one, ast.Name) for one, text in pairs):
-            self._parts_of(asked, statement, value, shown=True)
+            self._constrain_result_parts(asked, statement, value, shown=True)
             return
         indent, unit = self._statement_indent(statement), self._indent_unit()
         column = len(indent or "")
@@ -210,22 +210,22 @@ class Body:
             if text in (*asked.optional, *asked.trees):
                 self.edits.append(self.site.replace(element, made))
             elif text is not None:
-                start, end = self.file.span(element)
+                start, end = self.file.character_span(element)
                 self.edits.append(Edit(start, start, f"{self.shard}("))
                 self.edits.append(Edit(end, end, f", {text})"))
 
-    def _whole_result(self, asked: One | Each, statement: ast.Return, value: ast.expr) -> None:
+    def _constrain_whole_result(self, asked: One | Each, statement: ast.Return, value: ast.expr) -> None:
         if isinstance(asked, One):
             text = asked.text
             if asked.when:
-                self._where_asked(asked, statement, value)
+                self._constrain_where_requested(asked, statement, value)
                 return
             if asked.parted is not None:
-                self._in_parts(asked, value)
+                self._constrain_result_tree(asked, value)
                 return
         else:
             if None in asked.texts or asked.optional or asked.trees:
-                self._parts_of(asked, statement, value)
+                self._constrain_result_parts(asked, statement, value)
                 return
             if len(asked.texts) == 1 or isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant):
                 raise NotRewritten(
@@ -236,14 +236,14 @@ class Body:
         self.shown.append(f"return {self.shard}(..., {text})")
         self._wrap_value(statement, value, text)
 
-    def _in_parts(self, asked: One, value: ast.expr) -> None:
+    def _constrain_result_tree(self, asked: One, value: ast.expr) -> None:
         """A result that is constrained where the tree has a sharding."""
-        self.shown.append(f"return {asked.call(self.shard, '...')}")
+        self.shown.append(f"return {asked.constrain_value(self.shard, '...')}")
         text = self.site.text(value)
         bare = isinstance(value, ast.Tuple) and not text.startswith("(")
-        self.edits.append(self.site.replace(value, asked.call(self.shard, f"({text})" if bare else text)))
+        self.edits.append(self.site.replace(value, asked.constrain_value(self.shard, f"({text})" if bare else text)))
 
-    def _parts_of(self, asked: Each, statement: ast.Return, value: ast.expr, shown: bool = False) -> None:
+    def _constrain_result_parts(self, asked: Each, statement: ast.Return, value: ast.expr, shown: bool = False) -> None:
         """A result whose parts have no names yet; of a tuple that is `shown` they are as many."""
         names = [f"result{index}" for index in range(len(asked.texts))]
         indent = self._statement_indent(statement)
@@ -254,37 +254,40 @@ class Body:
                 f"one entry of out_shardings is None, and `return` at line {statement.lineno} does "
                 "not show the value it is for"
             )
-        parts = [asked.around(self.shard, name, text) for name, text in zip(names, asked.texts, strict=True)]
+        parts = [
+            asked.constrain_variable(self.shard, name, text)
+            for name, text in zip(names, asked.texts, strict=True)
+        ]
         self.shown.append(f"return {', '.join(parts)}")
-        start, end = self.file.span(statement)
+        start, end = self.file.character_span(statement)
         self.edits.append(Edit(start, start + len("return"), f"{', '.join(names)} ="))
         self.edits.append(Edit(end, end, f"\n{indent}return {', '.join(parts)}"))
 
-    def _where_asked(self, asked: One, statement: ast.Return, value: ast.expr) -> None:
+    def _constrain_where_requested(self, asked: One, statement: ast.Return, value: ast.expr) -> None:
         """A result that is constrained only where something is asked for."""
         text, indent = self.site.text(value), self._statement_indent(statement)
-        inside = f"return {asked.around(self.shard, text)}"
+        inside = f"return {asked.constrain_if_given(self.shard, text)}"
         if isinstance(value, ast.Name) and len(indent or "") + len(inside) <= line_length(self.file):
-            self.shown.append(f"return {asked.around(self.shard, text)}")
-            self.edits.append(self.site.replace(value, asked.around(self.shard, text)))
+            self.shown.append(f"return {asked.constrain_if_given(self.shard, text)}")
+            self.edits.append(self.site.replace(value, asked.constrain_if_given(self.shard, text)))
             return
         if indent is None or self.file.mentions_in(self.file.scope(self.function), "result"):
             raise NotRewritten(
                 f"`{asked.text}` may be None, and `return` at line {statement.lineno} is not on its own line, "
                 "or the function already uses the name `result`"
             )
-        made = f"result = {asked.call(self.shard, 'result')}"
+        made = f"result = {asked.constrain_value(self.shard, 'result')}"
         self.shown.append(f"if {asked.when}: {made}")
-        start = self.file.span(statement)[0]
+        start = self.file.character_span(statement)[0]
         self.edits.append(Edit(start, start + len("return"), "result ="))
-        end = self.file.span(statement)[1]
+        end = self.file.character_span(statement)[1]
         lines = (f"if {asked.when}:", f"{self._indent_unit()}{made}", "return result")
         self.edits.append(Edit(end, end, "".join(f"\n{indent}{line}" for line in lines)))
 
     def _wrap_value(self, statement: ast.Return, value: ast.expr, text: str) -> None:
         whole = self.site.text(statement)
-        start, end = self.file.span(value)
-        begin = self.file.span(statement)[0]
+        start, end = self.file.character_span(value)
+        begin = self.file.character_span(statement)[0]
         bare = isinstance(value, ast.Tuple) and not self.site.text(value).startswith("(")
         written = f"({self.site.text(value)})" if bare else self.site.text(value)
         before, after = whole[: start - begin], whole[end - begin :]
@@ -323,40 +326,40 @@ class Body:
     def _spans_a_string(self, value: ast.expr) -> bool:
         return any(
             isinstance(part, ast.JoinedStr | ast.Constant) and part.lineno != part.end_lineno
-            for part in walk(value)
+            for part in walk_nodes(value)
         )
 
     def _opened_block_indent(self) -> str | None:
         """The indentation of the block that a body on the line of its `def` is opened into; None of any other body."""
         source, function = self.file.source, self.function
-        start = self.file.span(function.body[0])[0]
+        start = self.file.character_span(function.body[0])[0]
         line = source.line_starts[function.body[0].lineno - 1]
         head = source.text[line:start]
         if not head.strip():
             return None
-        first = source.line(function.lineno)
+        first = source.line_text(function.lineno)
         outer = first[: len(first) - len(first.lstrip())]
         return outer + indent_unit(self.file, outer)
 
     def _open_one_line_body(self, lines: list[str]) -> None:
         """Put the statements of a body that stands on one line on lines of their own, and others ahead of the first."""
         source, text = self.file.source, self.file.source.text
-        lead = f"{source.newline}{self.opened}"
+        lead = f"{source.common_newline}{self.opened}"
         body = self.function.body
-        start = self.file.span(body[0])[0]
+        start = self.file.character_span(body[0])[0]
         colon = len(text[:start].rstrip(" \t"))
-        ends = [colon, *(self.file.span(one)[1] for one in body)]
+        ends = [colon, *(self.file.character_span(one)[1] for one in body)]
         for statement, end in zip(body, ends, strict=False):
             more = [part for line in lines for part in line.split("\n")] if statement is self.first else []
             text = indented_as(self.file, "".join(f"{lead}{part}" for part in [*more, ""]), self.opened or "")
-            self.edits.append(Edit(end, self.file.span(statement)[0], text))
+            self.edits.append(Edit(end, self.file.character_span(statement)[0], text))
 
     def _statement_indent(self, statement: ast.stmt) -> str | None:
         """Return the indentation of a statement; None if it shares its line."""
         if self.opened is not None and statement in self.function.body:
             return self.opened
         source = self.file.source
-        text = source.text[source.line_starts[statement.lineno - 1] : self.file.span(statement)[0]]
+        text = source.text[source.line_starts[statement.lineno - 1] : self.file.character_span(statement)[0]]
         return None if text.strip() else text
 
     def _indent_unit(self) -> str:
@@ -372,11 +375,11 @@ class Body:
         """Offset of the first statement, its decorators included."""
         decorators = getattr(self.first, "decorator_list", [])
         first = decorators[0] if decorators else self.first
-        start = self.file.span(first)[0]
+        start = self.file.character_span(first)[0]
         return self.file.source.text.rindex("@", 0, start) if decorators else start
 
     def _line_start(self) -> int:
-        return self.file.source.line_starts[self.file.source.position(self._first_statement_offset())[0] - 1]
+        return self.file.source.line_starts[self.file.source.position_of(self._first_statement_offset())[0] - 1]
 
     def _body_indent(self) -> int:
         return self._first_statement_offset() - self._line_start()
@@ -385,18 +388,18 @@ class Body:
         """Put statements before the first one and the comments above it, which speak of it."""
         source = self.file.source
         start = self._first_statement_offset()
-        line = source.position(start)[0]
+        line = source.position_of(start)[0]
         indent = source.text[source.line_starts[line - 1] : start]
         if indent.strip():
             self._open_one_line_body(lines)
             return
-        while line > 1 and source.line(line - 1).lstrip().startswith("#"):
+        while line > 1 and source.line_text(line - 1).lstrip().startswith("#"):
             line -= 1
-        if line > 1 and source.line(line - 1).endswith("\\"):
+        if line > 1 and source.line_text(line - 1).endswith("\\"):
             raise NotRewritten(f"line {line - 1} is continued into the body of `{self.function.name}`")
         at = source.line_starts[line - 1]
-        text = "".join(f"{indent}{part}{source.newline}" for text in lines for part in text.split("\n"))
+        text = "".join(f"{indent}{part}{source.common_newline}" for text in lines for part in text.split("\n"))
         text = indented_as(self.file, text, indent)
         if isinstance(self.first, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            text += source.newline
+            text += source.common_newline
         self.edits.append(Edit(at, at, text))

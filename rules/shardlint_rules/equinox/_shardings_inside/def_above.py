@@ -23,29 +23,34 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import SHARDING_SETTINGS, Parameters, parameters_of
 from shardlint.model.values import options
 from shardlint.rewrite.indent import UNIT, indented_as
-from shardlint.rules_api.imports import spell
+from shardlint.rules_api.imports import spell_name
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox._shardings_inside.body import input_lines, with_star
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.equinox._shardings_inside.body import input_constraint_lines, names_with_star
 from shardlint_rules.equinox._shardings_inside.given_shardings import (
     Each,
     Given,
     One,
+    bind_to_name,
     expressions_in_shardings,
-    under_name,
 )
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import result_statements
-from shardlint_rules.equinox.before_call import runs_anew
-from shardlint_rules.equinox.beside_statement import blank_lines_above, indent_of
+from shardlint_rules.equinox.before_call import is_run_repeatedly
+from shardlint_rules.equinox.beside_statement import blank_lines_above, indentation_of
 from shardlint_rules.equinox.changed_later import changed_later
-from shardlint_rules.equinox.same_in_body import explain_change, gives_the_same, stays_itself
-from shardlint_rules.equinox.wrapped import Definition, NotRewritten, describe_other_function, positional
+from shardlint_rules.equinox.same_in_body import explain_change, gives_the_same, is_constant_function
+from shardlint_rules.equinox.wrapped import (
+    Definition,
+    NotRewritten,
+    describe_other_function,
+    positional_parameters,
+)
 
 if TYPE_CHECKING:
     from shardlint_rules.equinox._shardings_inside.given_shardings import RequestedShardings
@@ -58,7 +63,7 @@ _LETTERS = ("x", "y", "z")
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def edits_above(
+def insert_wrapper_above(
     site: Site, function: ast.expr | None, asked: RequestedShardings, rest: Cut, first: Sequence[str] = ()
 ) -> tuple[list[Edit], list[str]]:
     """The edits, the call's own too, and what they write. Without a `function` the call makes a decorator.
@@ -67,25 +72,25 @@ def edits_above(
     """
     node = function if function is not None else site.call
     statement = site.file.statement(node)
-    if not isinstance(statement, _SIMPLE) or site.file.home(statement).kind == "class":
+    if not isinstance(statement, _SIMPLE) or site.file.evaluation_scope(statement).kind == "class":
         raise NotRewritten(
             f"no function can be written above line {statement.lineno}: it is in the body of a class, "
             "or begins a block"
         )
-    indent = indent_of(site, statement)
+    indent = indentation_of(site, statement)
     if isinstance(function, ast.Lambda):
         _refuse_inner_names(site, function)
-    asked, shardings = handed_over(site, asked)
+    asked, shardings = convert_to_arguments(site, asked)
     kept = _names_kept_as_defaults(site, asked)
-    handed = function is None or not stays_itself(site, function, statement)
-    name = _free_name(site, function)
+    handed = function is None or not is_constant_function(site, function, statement)
+    name = _choose_free_name(site, function)
     inner = "function" if handed else site.text(node)
     imports, lines = _wrapper_lines(site, function, asked, inner, indent, statement)
     before_all = [*(["function"] if handed else []), *shardings]
-    taken = _with_kept(site, function, _signature_text(site, function, asked, before_all), kept)
+    taken = _parameters_with_defaults(site, function, _signature_text(site, function, asked, before_all), kept)
     text = "".join(f"{indent}{UNIT}{part}\n" for line in lines for part in line.split("\n"))
     lines = [line for line in lines if not line.startswith("#")]
-    newline = site.file.source.newline
+    newline = site.file.source.common_newline
     gap = "" if indent else newline
     lead = "".join(f"{indent}{line}\n" for line in first)
     lead += ("\n" if indent else "\n\n") if first else ""
@@ -101,7 +106,7 @@ def edits_above(
         return [*edits, *rest.edits, site.replace(function, name)], lines
     if other := describe_other_function(site):
         raise NotRewritten(f"{other}: the second does not take an eqx.Partial")
-    bound, more = spell(site.program, site.file, statement, "equinox.Partial")
+    bound, more = spell_name(site.program, site.file, statement, "equinox.Partial")
     if function is not None:
         held = ", ".join([name, *([site.text(function)] if handed else []), *shardings.values()])
         return [*edits, *more, *rest.edits, site.replace(function, f"{bound}({held})")], lines
@@ -114,7 +119,7 @@ def edits_above(
     return [*edits, *more, site.replace(site.call, written if bare else f"({written})")], lines
 
 
-def handed_over(site: Site, asked: RequestedShardings) -> tuple[RequestedShardings, dict[str, str]]:
+def convert_to_arguments(site: Site, asked: RequestedShardings) -> tuple[RequestedShardings, dict[str, str]]:
     """Return the requested shardings and new arguments by name. Shardings that only the call knows (of a
     comprehension, of a call) become arguments of the function.
 
@@ -123,24 +128,24 @@ def handed_over(site: Site, asked: RequestedShardings) -> tuple[RequestedShardin
     found: list[Given] = []
     shardings: dict[str, str] = {}
     for name, given in zip(SHARDING_SETTINGS, (asked.inputs, asked.outputs), strict=True):
-        if given is None or not any(map(partial(_only_there, site), expressions_in_shardings(given))):
+        if given is None or not any(map(partial(_depends_on_its_place, site), expressions_in_shardings(given))):
             found.append(given)
             continue
-        value, one = under_name(site, given, name)
+        value, one = bind_to_name(site, given, name)
         shardings[name] = value
         found.append(one)
     return replace(asked, inputs=found[0], outputs=found[1]), shardings
 
 
-def _only_there(site: Site, source: ast.expr) -> bool:
+def _depends_on_its_place(site: Site, source: ast.expr) -> bool:
     """Return whether an expression has its value only at its own place."""
-    for part in walk(source):
+    for part in walk_nodes(source):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             raise NotRewritten(
                 f"`{site.text(source)}` at line {source.lineno} contains `:=` or `await`: assign its value "
                 "to a variable first"
             )
-        if isinstance(part, ast.Call) and not gives_the_same(site, part) and runs_anew(site):
+        if isinstance(part, ast.Call) and not gives_the_same(site, part) and is_run_repeatedly(site):
             return True
     return any(kind in ("comprehension", "lambda") for _, kind in _read_from_outside(site, source))
 
@@ -157,10 +162,10 @@ def _refuse_inner_names(site: Site, function: ast.Lambda) -> None:
 
 def _read_from_outside(site: Site, node: ast.expr) -> Iterator[tuple[str, str]]:
     """The names that an expression reads and does not bind itself, each with the kind of the scope that does."""
-    inner = {id(site.file.scope(part)) for part in walk(node) if isinstance(part, _SCOPES)}
-    for part in walk(node):
+    inner = {id(site.file.scope(part)) for part in walk_nodes(node) if isinstance(part, _SCOPES)}
+    for part in walk_nodes(node):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-            scope = lookup(site.file, part, part.id)[1]
+            scope = lookup_bindings(site.file, part, part.id)[1]
             if scope is not None and id(scope) not in inner:
                 yield part.id, scope.kind
 
@@ -186,7 +191,7 @@ def _names_kept_as_defaults(site: Site, asked: RequestedShardings) -> dict[str, 
     for source in (*expressions_in_shardings(asked.inputs), *expressions_in_shardings(asked.outputs)):
         if (change := changed_later(site, source)) is not None:
             raise NotRewritten(change.reason)
-        for part in walk(source):
+        for part in walk_nodes(source):
             if isinstance(part, ast.Call) and not gives_the_same(site, part):
                 raise NotRewritten(
                     f"`{site.text(part)}` at line {part.lineno} would be called at every trace: assign "
@@ -194,7 +199,7 @@ def _names_kept_as_defaults(site: Site, asked: RequestedShardings) -> dict[str, 
                 )
             if not isinstance(part, ast.Name) or not isinstance(part.ctx, ast.Load):
                 continue
-            bindings, scope = lookup(site.file, part, part.id)
+            bindings, scope = lookup_bindings(site.file, part, part.id)
             if scope is None:
                 continue
             if scope.kind in ("class", "comprehension", "lambda"):
@@ -208,7 +213,7 @@ def _names_kept_as_defaults(site: Site, asked: RequestedShardings) -> dict[str, 
     return kept
 
 
-def _with_kept(site: Site, function: ast.expr | None, taken: str, kept: dict[str, str]) -> str:
+def _parameters_with_defaults(site: Site, function: ast.expr | None, taken: str, kept: dict[str, str]) -> str:
     """The parameters, and one with a default for each name that may change."""
     if not kept:
         return taken
@@ -223,18 +228,18 @@ def _with_kept(site: Site, function: ast.expr | None, taken: str, kept: dict[str
     return ", ".join(filter(None, [before, star, more, "**kwargs" if rest else ""]))
 
 
-def _free_name(site: Site, function: ast.expr | None) -> str:
+def _choose_free_name(site: Site, function: ast.expr | None) -> str:
     """A name for the function, after the one that it is around; another one for each call of the file."""
     base = _base_name(site, function)
     earlier = 0
-    for mention in site.file.mentions("filter_jit"):
+    for mention in site.file.find_mentions("filter_jit"):
         call = site.file.parent(mention)
         if isinstance(call, ast.Call) and call.func is mention and call.lineno < site.call.lineno:
             given = call.args[0] if call.args else None
             decorates = isinstance(site.file.parent(call), Definition)
             earlier += not decorates and _base_name(site, given) == base
     name, number = (base, 2) if not earlier else (f"{base}_{earlier + 1}", earlier + 2)
-    while site.file.mentions(name):
+    while site.file.find_mentions(name):
         name, number = f"{base}_{number}", number + 1
     return name
 
@@ -255,7 +260,7 @@ def _constrained_parameters(
     """The positional parameters that are constrained, by name; None where it takes what it is given."""
     known = _known_parameters(site, function)
     if isinstance(function, ast.Lambda):
-        return [arg.arg for arg in positional(function)]
+        return [arg.arg for arg in positional_parameters(function)]
     if isinstance(asked.inputs, Each):
         count = len(asked.inputs.texts)
     elif asked.inputs is not None and asked.inputs.surely and known is not None and _takes_all(known):
@@ -274,7 +279,7 @@ def _constrained_parameters(
             *expressions_in_shardings(asked.inputs),
             *expressions_in_shardings(asked.outputs),
         )
-        for part in (walk(source) if source is not None else ())
+        for part in (walk_nodes(source) if source is not None else ())
         if isinstance(part, ast.Name)
     }
     plain = list(_LETTERS[:count]) if count <= len(_LETTERS) else [f"x{index}" for index in range(count)]
@@ -309,7 +314,7 @@ def _signature_text(
     site: Site, function: ast.expr | None, asked: RequestedShardings, first: list[str]
 ) -> str:
     if isinstance(function, ast.Lambda):
-        head = site.file.span(function.body)[0] - site.file.span(function)[0]
+        head = site.file.character_span(function.body)[0] - site.file.character_span(function)[0]
         own = site.text(function)[len("lambda") : head].rpartition(":")[0].strip()
         return ", ".join(filter(None, [*first, own]))
     names = _constrained_parameters(site, function, asked)
@@ -322,20 +327,20 @@ def _signature_text(
 def _wrapper_lines(
     site: Site, function: ast.expr | None, asked: RequestedShardings, inner: str, indent: str, statement: ast.stmt
 ) -> tuple[list[Edit], list[str]]:
-    shard, imports = spell(site.program, site.file, statement, "equinox.filter_shard")
+    shard, imports = spell_name(site.program, site.file, statement, "equinox.filter_shard")
     names = _constrained_parameters(site, function, asked)
     room = line_length(site.file) - len(indent) - len(UNIT)
     if names is not None:
         of_lambda = function.args if isinstance(function, ast.Lambda) else None
         spare = len(of_lambda.defaults) if of_lambda is not None else 0
-        constrained, inputs = with_star(names, of_lambda.vararg if of_lambda is not None else None, asked.inputs)
-        lines = input_lines(shard, constrained, inputs, spare, f"`{inner}`", room)
+        constrained, inputs = names_with_star(names, of_lambda.vararg if of_lambda is not None else None, asked.inputs)
+        lines = input_constraint_lines(shard, constrained, inputs, spare, f"`{inner}`", room)
         given = ", ".join([*names, *_extra_keyword_parameter(site, function, names)])
     elif asked.inputs is None:
         lines, given = [], "*args, **kwargs"
     else:
         assert isinstance(asked.inputs, One)
-        lines, given = [f"args = {asked.inputs.call(shard, 'args')}"], "*args"
+        lines, given = [f"args = {asked.inputs.constrain_value(shard, 'args')}"], "*args"
         if asked.inputs.when:
             lines, given = [f"if {asked.inputs.when}:\n{UNIT}{lines[0]}"], "*args, **kwargs"
     call = f"{inner}({given})"

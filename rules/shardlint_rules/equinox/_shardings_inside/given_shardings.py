@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.mesh.meshes import is_sharding, is_spec, leaves
-from shardlint.model.reach import assigned_once
+from shardlint.model.mesh.meshes import is_sharding, is_spec, literal_leaves
+from shardlint.model.reach import sole_assigned_value
 from shardlint.model.values import (
     Assumed,
     CallResult,
@@ -19,18 +19,18 @@ from shardlint.model.values import (
     Value,
     options,
 )
-from shardlint.rules_api.imports import spell
+from shardlint.rules_api.imports import spell_name
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
+from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox.in_class import in_body
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.equinox.in_class import text_in_class_body
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 from shardlint_rules.mesh.axis_types import speaks_of_explicit
 
-_OR_NONE = regex(r"\b(?:None|Optional)\b")
+_OR_NONE = compile_lazily(r"\b(?:None|Optional)\b")
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Parted:
     imports: tuple[Edit, ...]
 
     @staticmethod
-    def at(site: Site) -> Parted:
+    def spelled_at(site: Site) -> Parted:
         """How `jax.tree.map` is written at the call."""
         name = "jax.tree.map" if site.allows("jax", ">=0.4.26") else "jax.tree_util.tree_map"
-        return Parted(*spell(site.program, site.file, site.call, name))
+        return Parted(*spell_name(site.program, site.file, site.call, name))
 
-    def call(self, shard: str, value: str, text: str) -> str:
+    def constrain_parts(self, shard: str, value: str, text: str) -> str:
         """An expression that constrains the parts of a value that have a sharding in the tree `text`."""
         each = f"lambda s, x: x if s is None else {shard}(x, s)"
         return f"{self.tree_map}({each}, {text}, {value}, is_leaf=lambda s: s is None)"
@@ -70,19 +70,19 @@ class One:
     parted: Parted | None = None
     """How a value is constrained where the sharding is a tree that holds None."""
 
-    def call(self, shard: str, value: str) -> str:
+    def constrain_value(self, shard: str, value: str) -> str:
         """An expression that constrains a value to it."""
         if self.parted is not None:
-            return self.parted.call(shard, value, self.text)
+            return self.parted.constrain_parts(shard, value, self.text)
         return f"{shard}({value}, {self.text})"
 
-    def around(self, shard: str, value: str) -> str:
+    def constrain_if_given(self, shard: str, value: str) -> str:
         """An expression that constrains a value where there is something to constrain it to."""
-        call = self.call(shard, value)
+        call = self.constrain_value(shard, value)
         return f"{value} if {self.otherwise} else {call}" if self.when else call
 
     @staticmethod
-    def optional(
+    def make_optional(
         text: str,
         surely: bool,
         source: ast.expr | None,
@@ -92,7 +92,7 @@ class One:
         """Return the sharding that the expression `text` names if it is not None."""
         return One(text, surely, source, f"{text} is not None", f"{text} is None", count, parted)
 
-    def taken(self, names: list[str], spare: int, what: str) -> list[str]:
+    def parameters_with_entries(self, names: list[str], spare: int, what: str) -> list[str]:
         """The parameters that it has entries for. Raises `NotRewritten` where these do not fit."""
         if self.count is None:
             return names
@@ -114,17 +114,17 @@ class Each:
     trees: tuple[str, ...] = ()
     """The texts whose trees hold None."""
 
-    def call(self, shard: str, value: str, text: str) -> str:
+    def constrain_one(self, shard: str, value: str, text: str) -> str:
         """An expression that constrains a value to one of the texts."""
         if self.parted is not None and text in self.trees:
-            return self.parted.call(shard, value, text)
+            return self.parted.constrain_parts(shard, value, text)
         return f"{shard}({value}, {text})"
 
-    def around(self, shard: str, name: str, text: str | None) -> str:
+    def constrain_variable(self, shard: str, name: str, text: str | None) -> str:
         """Return the code of a variable: its name, constrained to its entry if there is one."""
         if text is None:
             return name
-        call = self.call(shard, name, text)
+        call = self.constrain_one(shard, name, text)
         return f"{name} if {text} is None else {call}" if text in self.optional else call
 
     def refuse_optional(self) -> None:
@@ -145,7 +145,7 @@ def expressions_in_shardings(given: Given) -> tuple[ast.expr, ...]:
     return given.sources
 
 
-def under_name(site: Site, given: One | Each, name: str) -> tuple[str, One | Each]:
+def bind_to_name(site: Site, given: One | Each, name: str) -> tuple[str, One | Each]:
     """The text of what was given, and the same under a name for it. Raises `NotRewritten`."""
     texts = (given.text,) if isinstance(given, One) else given.texts
     if any("\n" in (text or "") for text in texts):
@@ -156,8 +156,8 @@ def under_name(site: Site, given: One | Each, name: str) -> tuple[str, One | Eac
     if isinstance(given, One):
         if not given.when:
             return given.text, One(name, given.surely, None, count=given.count, parted=given.parted)
-        whole = in_body(site, given.source) if given.source is not None else given.text
-        return whole, One.optional(name, given.surely, None, given.count, given.parted)
+        whole = text_in_class_body(site, given.source) if given.source is not None else given.text
+        return whole, One.make_optional(name, given.surely, None, given.count, given.parted)
     given.refuse_optional()
     written = ", ".join(text or "None" for text in texts)
     every = tuple(None if text is None else f"{name}[{index}]" for index, text in enumerate(texts))
@@ -165,7 +165,7 @@ def under_name(site: Site, given: One | Each, name: str) -> tuple[str, One | Eac
     return f"({written}{',' if len(texts) == 1 else ''})", Each(every, (), (), given.parted, trees)
 
 
-def imported(*asked: Given) -> list[Edit]:
+def import_edits(*asked: Given) -> list[Edit]:
     """The edits that make `jax.tree.map` known, where it is needed."""
     parted = [one.parted for one in asked if one is not None and one.parted is not None]
     return [edit for one in parted for edit in one.imports]
@@ -180,13 +180,13 @@ def read_given_shardings(site: Site, node: ast.expr | None, *, inputs: bool = Fa
         return None
     value = site.value(node)
     if value == Constant(None):
-        return _as_optional_sharding(site, node) if isinstance(node, ast.Attribute) else None
+        return _parse_optional_sharding(site, node) if isinstance(node, ast.Attribute) else None
     refuse_explicit(site, value)
     elements = _sequence_elements(site, node)
     if elements is not None and not any(isinstance(one, ast.Starred) for one in elements):
         return _read_each_sharding(site, node, elements)
     if isinstance(value, Items):
-        text = _as_tuple(site, node) if inputs and value.kind == "list" else in_body(site, node)
+        text = _list_as_tuple(site, node) if inputs and value.kind == "list" else text_in_class_body(site, node)
         return One(
             text,
             False,
@@ -195,14 +195,14 @@ def read_given_shardings(site: Site, node: ast.expr | None, *, inputs: bool = Fa
             parted=_read_partition(site, node),
         )
     if _may_be_none(site, node):
-        return _as_optional_sharding(site, node)
+        return _parse_optional_sharding(site, node)
     inner = _without_if_array(node)
     _refuse_parts(site, inner)
     surely = inner is not node or is_sharding(value) or is_spec(value)
-    return One(in_body(site, inner), surely, inner, parted=_read_partition(site, inner))
+    return One(text_in_class_body(site, inner), surely, inner, parted=_read_partition(site, inner))
 
 
-def _as_optional_sharding(site: Site, node: ast.expr) -> One:
+def _parse_optional_sharding(site: Site, node: ast.expr) -> One:
     """Return a sharding that may be None, and then has no effect."""
     found = [option for option in options(site.value(node)) if option != Constant(None)]
     counts = {_count_entries(site, node, option) if isinstance(option, Items) else None for option in found}
@@ -216,38 +216,50 @@ def _as_optional_sharding(site: Site, node: ast.expr) -> One:
     if isinstance(node, ast.IfExp):
         test = node.test
 
-        def said(part: ast.expr) -> str:
-            return in_body(site, part)
+        def make_optional_part(part: ast.expr) -> str:
+            return text_in_class_body(site, part)
 
         simple = isinstance(test, ast.Name | ast.Attribute | ast.Compare)
         if simple and site.value(node.orelse) == Constant(None) and not _may_be_none(site, node.body):
             _refuse_parts(site, node.body)
             parted = _read_partition(site, node.body)
             return One(
-                said(node.body), surely, node, said(test), _negate_test(said(test), test), count, parted
+                make_optional_part(node.body),
+                surely,
+                node,
+                make_optional_part(test),
+                _negate_test(make_optional_part(test), test),
+                count,
+                parted,
             )
         if simple and site.value(node.body) == Constant(None) and not _may_be_none(site, node.orelse):
             _refuse_parts(site, node.orelse)
             parted = _read_partition(site, node.orelse)
             return One(
-                said(node.orelse), surely, node, _negate_test(said(test), test), said(test), count, parted
+                make_optional_part(node.orelse),
+                surely,
+                node,
+                _negate_test(make_optional_part(test), test),
+                make_optional_part(test),
+                count,
+                parted,
             )
     if isinstance(node, ast.Name | ast.Attribute | ast.Call):
-        return One.optional(in_body(site, node), surely, node, count, _read_partition(site, node))
+        return One.make_optional(text_in_class_body(site, node), surely, node, count, _read_partition(site, node))
     raise NotRewritten(f"`{site.text(node)}` at line {node.lineno} may be None, and filter_shard does not accept None")
 
 
 def _count_entries(site: Site, node: ast.expr, value: Items, inputs: bool = False) -> int | None:
     """How many entries a tuple of shardings has, which filter_shard takes as it is."""
     taken = value.kind == "tuple" or (inputs and value.kind == "list")
-    if value.open and (not taken or Constant(None) in leaves(value)):
+    if value.open and (not taken or Constant(None) in literal_leaves(value)):
         raise NotRewritten(f"the number of entries of `{site.text(node)}` at line {node.lineno} is not known")
     return len(value.items) if taken and not value.open else None
 
 
-def _as_tuple(site: Site, node: ast.expr) -> str:
+def _list_as_tuple(site: Site, node: ast.expr) -> str:
     """A list of shardings as the tuple that jit makes of it: arguments are a tuple."""
-    text = in_body(site, node)
+    text = text_in_class_body(site, node)
     return f"tuple({text[1:-1].strip() if isinstance(node, ast.ListComp) else text})"
 
 
@@ -269,7 +281,7 @@ def _sequence_elements(site: Site, node: ast.expr) -> list[ast.expr] | None:
     if isinstance(node, ast.Tuple | ast.List):
         return node.elts
     if isinstance(node, ast.Name):
-        value = assigned_once(site.file, node)
+        value = sole_assigned_value(site.file, node)
         if isinstance(value, ast.Tuple | ast.List):
             return value.elts
     return None
@@ -290,16 +302,16 @@ def _read_each_sharding(site: Site, node: ast.expr, elements: list[ast.expr]) ->
                     f"`{site.text(element)}` at line {element.lineno} may be None, "
                     "and filter_shard does not accept None"
                 )
-            optional.append(in_body(site, element))
+            optional.append(text_in_class_body(site, element))
         inner = _without_if_array(element)
         _refuse_parts(site, inner)
         by_name = isinstance(node, ast.Name) and inner is element
-        text = f"{in_body(site, node)}[{index}]" if by_name else in_body(site, inner)
+        text = f"{text_in_class_body(site, node)}[{index}]" if by_name else text_in_class_body(site, inner)
         texts.append(text)
         sources.append(node if by_name else inner)
         if _holds_none(site, inner):
             trees.append(text)
-    parted = Parted.at(site) if trees else None
+    parted = Parted.spelled_at(site) if trees else None
     return Each(tuple(texts), tuple(sources), tuple(optional), parted, tuple(trees))
 
 
@@ -317,7 +329,7 @@ def _without_if_array(node: ast.expr) -> ast.expr:
 
 def _refuse_parts(site: Site, node: ast.expr) -> None:
     """Inside a tree of shardings `if_array` means nothing to filter_shard."""
-    inside = [part for part in walk(node) if isinstance(part, ast.Name | ast.Attribute)]
+    inside = [part for part in walk_nodes(node) if isinstance(part, ast.Name | ast.Attribute)]
     if any(last_name(part) == "if_array" for part in inside):
         raise NotRewritten(
             f"`{site.text(node)}` at line {node.lineno} contains if_array, and filter_shard does not accept if_array"
@@ -325,7 +337,7 @@ def _refuse_parts(site: Site, node: ast.expr) -> None:
 
 
 def _read_partition(site: Site, node: ast.expr) -> Parted | None:
-    return Parted.at(site) if _holds_none(site, node) else None
+    return Parted.spelled_at(site) if _holds_none(site, node) else None
 
 
 def _may_be_none(site: Site, node: ast.expr) -> bool:
@@ -335,10 +347,10 @@ def _may_be_none(site: Site, node: ast.expr) -> bool:
             return True
         if isinstance(option, Parameter):
             file = option.place.file
-            bound = file.bindings(file.home(option.place.node), option.name)
+            bound = file.bindings(file.evaluation_scope(option.place.node), option.name)
             if any(isinstance(one.value, ast.Constant) and one.value.value is None for one in bound):
                 return True
-            said = [file.text(one.annotation) for one in bound if one.annotation is not None]
+            said = [file.source_text(one.annotation) for one in bound if one.annotation is not None]
             if any(_OR_NONE.search(text) for text in said):
                 return True
         elif isinstance(node, ast.Attribute) and isinstance(option, Unknown) and _none_by_default(site, node.attr):
@@ -355,21 +367,21 @@ def _none_by_default(site: Site, name: str) -> bool:
         rf"{field}.*\bdefault=None\b",
         rf"(?:)\bself\.{name}[ \t]*=[ \t]*None\b",
     )
-    return bool(site.program.project.saying(site.file.path, texts))
+    return bool(site.program.project.paths_holding(site.file.path, texts))
 
 
 def _holds_none(site: Site, node: ast.expr) -> bool:
     """Return whether a tree of shardings may have None in it, on one of the paths to it."""
-    found = options(site.program.evaluator.trees.expanded(site.value(node)))
+    found = options(site.program.evaluator.trees.expand_tree_map(site.value(node)))
     trees = [option for option in found if isinstance(option, Items | Table | Leaves)]
     return (
-        any(Constant(None) in leaves(tree) for tree in trees)
-        or any(_made_with_none(site, option) for option in found)
+        any(Constant(None) in literal_leaves(tree) for tree in trees)
+        or any(_is_made_with_none(site, option) for option in found)
         or any(_may_be_none(site, part) or _holds_none(site, part) for part in _tree_entries(node))
     )
 
 
-def _made_with_none(site: Site, value: Value) -> bool:
+def _is_made_with_none(site: Site, value: Value) -> bool:
     """Return whether an object of a class of the project, used as a tree of shardings, gets None or has it by
     default.
     """
@@ -377,11 +389,11 @@ def _made_with_none(site: Site, value: Value) -> bool:
         return False
     evaluator, call = site.program.evaluator, value.call
     held = [evaluator.value(place, call.environment) for place in (*call.positional, *call.keywords.values())]
-    body = [part for one in evaluator.lineage(value.by) for part in one.node.body]
+    body = [part for one in evaluator.project_ancestors(value.by) for part in one.node.body]
     defaults = [part.value for part in body if isinstance(part, ast.AnnAssign)]
     if any(isinstance(one, ast.Constant) and one.value is None for one in defaults):
         return True
-    return any(Constant(None) in leaves(one) or _made_with_none(site, one) for one in held)
+    return any(Constant(None) in literal_leaves(one) or _is_made_with_none(site, one) for one in held)
 
 
 def _tree_entries(node: ast.expr) -> list[ast.expr]:
@@ -394,7 +406,7 @@ def _tree_entries(node: ast.expr) -> list[ast.expr]:
 def refuse_explicit(site: Site, value: Value) -> None:
     """Raise `NotRewritten` for shardings over a mesh with Explicit axes; where nothing speaks of them, SL307 makes a
     mesh Auto whose axes became Explicit because none were said."""
-    for leaf in leaves(value):
+    for leaf in literal_leaves(value):
         parts = site.sharding_parts(leaf)
         mesh = site.mesh_of(parts[0]) if parts is not None else None
         if mesh is None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox._shardings_inside.body import with_star
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.equinox._shardings_inside.body import names_with_star
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
 
-def in_lambda(
+def constrain_in_lambda(
     site: Site, function: ast.Lambda, names: list[str], spare: int, inputs: Given, outputs: Given
 ) -> tuple[list[Edit], list[str]]:
     """The edits, and what they write. Raises `NotRewritten`."""
-    from shardlint.rules_api.imports import spell
+    from shardlint.rules_api.imports import spell_name
 
     if any(isinstance(asked, One) and asked.when for asked in (inputs, outputs)):
         raise OutOfReach(f"a sharding of the lambda at line {function.lineno} may be None")
@@ -26,19 +26,19 @@ def in_lambda(
             asked.refuse_optional()
         if asked is not None and asked.parted is not None:
             raise OutOfReach(f"a tree of shardings of the lambda at line {function.lineno} contains None")
-    names, inputs = with_star(names, function.args.vararg, inputs)
+    names, inputs = names_with_star(names, function.args.vararg, inputs)
     if any(name.startswith("*") for name in names):
         raise OutOfReach(
             f"`{names[-1]}` at line {function.lineno} takes some of the arguments with an entry"
         )
-    shard, edits = spell(site.program, site.file, function, "equinox.filter_shard")
+    shard, edits = spell_name(site.program, site.file, function, "equinox.filter_shard")
     made: dict[int, list[tuple[int, str]]] = {}
-    for name, sharding in _by_name(names, spare, inputs):
+    for name, sharding in _shardings_by_name(names, spare, inputs):
         for use in _uses_of_name(site, function, name):
-            start, end = site.file.span(use)
+            start, end = site.file.character_span(use)
             made.setdefault(start, []).append((end, f"{shard}({name}, {sharding})"))
     body = site.text(function.body)
-    begin, end = site.file.span(function.body)
+    begin, end = site.file.character_span(function.body)
     for start in sorted(made, reverse=True):
         for stop, written in made[start]:
             body = body[: start - begin] + written + body[stop - begin :]
@@ -51,7 +51,7 @@ def in_lambda(
     return [*edits, Edit(begin, end, body)], [body]
 
 
-def _by_name(names: list[str], spare: int, asked: Given) -> list[tuple[str, str]]:
+def _shardings_by_name(names: list[str], spare: int, asked: Given) -> list[tuple[str, str]]:
     if asked is None:
         return []
     if isinstance(asked, One):
@@ -68,11 +68,11 @@ def _by_name(names: list[str], spare: int, asked: Given) -> list[tuple[str, str]
 def _uses_of_name(site: Site, function: ast.Lambda, name: str) -> list[ast.Name]:
     scope = site.file.scope(function)
     found = []
-    for part in walk(function.body):
+    for part in walk_nodes(function.body):
         if isinstance(part, ast.Name) and part.id == name:
             if isinstance(part.ctx, ast.Store):
                 raise NotRewritten(f"line {part.lineno} assigns `{name}` again in the lambda")
-            if lookup(site.file, part, name)[1] is scope:
+            if lookup_bindings(site.file, part, name)[1] is scope:
                 found.append(part)
     return found
 

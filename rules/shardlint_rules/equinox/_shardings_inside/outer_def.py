@@ -6,16 +6,16 @@ import ast
 from typing import TYPE_CHECKING
 
 from shardlint.rewrite.indent import UNIT, indented_as
-from shardlint.rules_api.imports import spell
+from shardlint.rules_api.imports import spell_name
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
-from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox._shardings_inside.body import input_lines, with_star
+from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.equinox._shardings_inside.body import input_constraint_lines, names_with_star
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, expressions_in_shardings
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody
-from shardlint_rules.equinox.beside_statement import indent_of, replace_statement
+from shardlint_rules.equinox.beside_statement import indentation_of, replace_statement
 from shardlint_rules.equinox.changed_later import changed_later
 from shardlint_rules.equinox.same_in_body import gives_the_same
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shardlint_rules.equinox.call_text import Cut
 
 
-def around_call(site: Site, target: WithoutBody, asked: RequestedShardings, rest: Cut) -> tuple[list[Edit], list[str]]:
+def wrap_call(site: Site, target: WithoutBody, asked: RequestedShardings, rest: Cut) -> tuple[list[Edit], list[str]]:
     """`step = filter_jit(transform(f), ...)` as a decorated `def step`."""
     statement = site.file.statement(target.by)
     name = statement.targets[0] if isinstance(statement, ast.Assign) else None
@@ -37,7 +37,7 @@ def around_call(site: Site, target: WithoutBody, asked: RequestedShardings, rest
         raise OutOfReach(
             f"line {site.call.lineno} does not assign the jit of `{target.text}` to a variable"
         )
-    indent = indent_of(site, statement)
+    indent = indentation_of(site, statement)
     assert target.node is not None
     decorator = _decorator_text(site, rest, target.node)
     edits, body, shown = _write_body(site, target, asked, site.text(target.node), indent, statement)
@@ -46,7 +46,7 @@ def around_call(site: Site, target: WithoutBody, asked: RequestedShardings, rest
     return [*edits, *replace_statement(site, statement, text, indent)], shown
 
 
-def of_lambda(
+def convert_lambda(
     site: Site, function: ast.Lambda, asked: RequestedShardings, rest: Cut, names: list[str]
 ) -> tuple[list[Edit], list[str]]:
     """`step = filter_jit(lambda x: ...)` as a decorated `def step`."""
@@ -56,17 +56,19 @@ def of_lambda(
         raise NotRewritten(f"the lambda at line {function.lineno} would not fit on its line")
     if not isinstance(name, ast.Name) or len(statement.targets) > 1 or "\n" in site.text(function):
         raise NotRewritten(f"the lambda at line {function.lineno} would not fit on its line")
-    indent = indent_of(site, statement)
-    shard, imports = spell(site.program, site.file, statement, "equinox.filter_shard")
+    indent = indentation_of(site, statement)
+    shard, imports = spell_name(site.program, site.file, statement, "equinox.filter_shard")
     room = line_length(site.file) - len(indent) - len(UNIT)
     spare = len(function.args.defaults)
-    names, inputs = with_star(names, function.args.vararg, asked.inputs)
-    lines = input_lines(shard, names, inputs, spare, "the lambda", room)
+    names, inputs = names_with_star(names, function.args.vararg, asked.inputs)
+    lines = input_constraint_lines(shard, names, inputs, spare, "the lambda", room)
     body = site.text(function.body)
     returned = (
         [f"return {body}"] if asked.outputs is None else result_statements(shard, body, asked.outputs, room)
     )
-    head = site.text(function)[len("lambda") : site.file.span(function.body)[0] - site.file.span(function)[0]]
+    head = site.text(function)[
+        len("lambda") : site.file.character_span(function.body)[0] - site.file.character_span(function)[0]
+    ]
     signature = head[: head.rindex(":")].strip()
     text = "".join(f"{indent}{UNIT}{part}\n" for line in [*lines, *returned] for part in line.split("\n"))
     decorator = _decorator_text(site, rest, function)
@@ -74,7 +76,7 @@ def of_lambda(
     return [*imports, *replace_statement(site, statement, whole, indent)], [*lines, *returned]
 
 
-def around_decorated(
+def wrap_decorated(
     site: Site, target: WithoutBody, asked: RequestedShardings, rest: Cut
 ) -> tuple[list[Edit], list[str]]:
     """The decorated definition under another name, and a jitted `def` that calls it below."""
@@ -82,18 +84,18 @@ def around_decorated(
     assert node is not None
     file = site.file
     hidden = f"_{node.name}"
-    if file.mentions(hidden):
+    if file.find_mentions(hidden):
         raise NotRewritten(f"the file uses the name `{hidden}` already")
-    if any(isinstance(part, ast.Name) and part.id == node.name for part in walk(node)):
+    if any(isinstance(part, ast.Name) and part.id == node.name for part in walk_nodes(node)):
         raise NotRewritten(f"`{node.name}` at line {node.lineno} calls itself")
-    indent = indent_of(site, node)
+    indent = indentation_of(site, node)
     source = file.source
     by = node.decorator_list[0]
     line = by.lineno
     start, end = source.line_starts[line - 1], source.line_starts[by.end_lineno or line]
     edits, body, shown = _write_body(site, target, asked, hidden, indent, node)
-    header = file.text(node)
-    at = file.span(node)[0] + header.index(node.name, header.index("def") + 3)
+    header = file.source_text(node)
+    at = file.character_span(node)[0] + header.index(node.name, header.index("def") + 3)
     gap = "\n\n" if not indent else "\n"
     signature = _signature_text(site, target, asked)
     whole = f"{gap}{indent}@{rest.text}\n{indent}def {node.name}({signature}):\n{body}"
@@ -149,12 +151,12 @@ def _write_body(
     site: Site, target: WithoutBody, asked: RequestedShardings, function: str, indent: str, node: ast.stmt
 ) -> tuple[list[Edit], str, list[str]]:
     """The imports it needs, the lines of the body, and what they write."""
-    shard, imports = spell(site.program, site.file, node, "equinox.filter_shard")
+    shard, imports = spell_name(site.program, site.file, node, "equinox.filter_shard")
     names = _passed_parameters(target, asked)
     given = ", ".join(names) if asked.inputs is not None else "*args, **kwargs"
     _check_names(site, asked, names, node)
     room = line_length(site.file) - len(indent) - len(UNIT)
-    lines = input_lines(shard, names, asked.inputs, 0, f"`{target.text}`", room)
+    lines = input_constraint_lines(shard, names, asked.inputs, 0, f"`{target.text}`", room)
     call = f"{function}({given})"
     returned = (
         [f"return {call}"] if asked.outputs is None else result_statements(shard, call, asked.outputs, room)
@@ -170,14 +172,14 @@ def result_statements(shard: str, call: str, asked: One | Each, room: int) -> li
         None in asked.texts or len(asked.texts) == 1 or asked.optional or asked.trees
     ):
         parts = [f"result{index}" for index in range(len(asked.texts))]
-        made = [asked.around(shard, part, text) for part, text in zip(parts, asked.texts, strict=True)]
+        made = [asked.constrain_variable(shard, part, text) for part, text in zip(parts, asked.texts, strict=True)]
         comma = "," if len(parts) == 1 else ""
         return [f"{', '.join(parts)}{comma} = {call}", f"return {', '.join(made)}{comma}"]
     if isinstance(asked, One) and asked.when:
-        again = f"result = {asked.call(shard, 'result')}"
+        again = f"result = {asked.constrain_value(shard, 'result')}"
         return [f"result = {call}", f"if {asked.when}:\n{UNIT}{again}", "return result"]
     if asked.parted is not None and isinstance(asked, One):
-        return [f"return {asked.call(shard, call)}"]
+        return [f"return {asked.constrain_value(shard, call)}"]
     text = asked.text if isinstance(asked, One) else f"({', '.join(text or '' for text in asked.texts)})"
     line = f"return {shard}({call}, {text})"
     if len(line) <= room:
@@ -190,7 +192,7 @@ def _check_names(site: Site, asked: RequestedShardings, names: list[str], node: 
     for source in (*expressions_in_shardings(asked.inputs), *expressions_in_shardings(asked.outputs)):
         if (change := changed_later(site, source)) is not None:
             raise NotRewritten(change.reason)
-        for part in walk(source):
+        for part in walk_nodes(source):
             if isinstance(part, ast.Call) and not gives_the_same(site, part):
                 raise NotRewritten(
                     f"`{site.text(part)}` at line {part.lineno} would be called at every trace: assign "
@@ -198,9 +200,9 @@ def _check_names(site: Site, asked: RequestedShardings, names: list[str], node: 
                 )
             if isinstance(part, ast.Name) and part.id in (*names, "args", "kwargs"):
                 raise NotRewritten(f"`{part.id}` at line {part.lineno} is also the name of a parameter")
-            if isinstance(part, ast.Name) and _is_rebound(site.file.home(node), part.id):
+            if isinstance(part, ast.Name) and _is_rebound(site.file.evaluation_scope(node), part.id):
                 raise NotRewritten(f"`{part.id}` at line {part.lineno} is assigned more than once")
 
 
 def _is_rebound(scope: Scope, name: str) -> bool:
-    return any(len(outer.bindings.get(name, ())) > 1 for outer in scope.outward())
+    return any(len(outer.bindings.get(name, ())) > 1 for outer in scope.enclosing_scopes())

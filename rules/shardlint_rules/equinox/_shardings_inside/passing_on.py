@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Function, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import walk_nodes
 
 
-def passes_on(site: Site, decorator: ast.expr) -> bool:
+def forwards_unchanged(site: Site, decorator: ast.expr) -> bool:
     """Return whether a decorator's result has the parameters and results of the function, and is its only caller."""
     found = options(site.value(decorator))
     return bool(found) and all(
@@ -40,26 +40,26 @@ def _is_decorator_function(site: Site, file: FileFacts, node: ast.AST) -> bool:
         return False
     name = node.args.args[0].arg
     made = [part for part in node.body if isinstance(part, ast.FunctionDef)]
-    if len(made) != 1 or not _hands_on(file, made[0], name):
+    if len(made) != 1 or not _returns_inner_result(file, made[0], name):
         return False
     inner = made[0]
-    returns = file.walked(file.scope(node)).returns
+    returns = file.walk_scope(file.scope(node)).returns
     if not all(_is_name(getattr(one, "value", None), inner.name) for one in returns):
         return False
     own = file.scope(node)
-    for mention in walk(node):
-        if isinstance(mention, ast.Name) and mention.id == name and lookup(file, mention, name)[1] is own:
+    for mention in walk_nodes(node):
+        if isinstance(mention, ast.Name) and mention.id == name and lookup_bindings(file, mention, name)[1] is own:
             if not _is_harmless_use(site, file, mention, inner):
                 return False
     return all(_is_functools_wraps(site, file, one) for one in inner.decorator_list)
 
 
-def _hands_on(file: FileFacts, inner: ast.FunctionDef, name: str) -> bool:
+def _returns_inner_result(file: FileFacts, inner: ast.FunctionDef, name: str) -> bool:
     """Return whether every result of the inner function is that of `name(*args, **kwargs)`."""
     args = inner.args
     if args.args or args.kwonlyargs or args.posonlyargs or not args.vararg or not args.kwarg:
         return False
-    scope = file.walked(file.scope(inner))
+    scope = file.walk_scope(file.scope(inner))
     if any(len(scope.bindings.get(one.arg, ())) > 1 for one in (args.vararg, args.kwarg)):
         return False
     return bool(scope.returns) and all(
@@ -76,10 +76,10 @@ def _returns_inner_function(file: FileFacts, inner: ast.FunctionDef, value: ast.
         if len(bound) != 1 or bound[0].kind != "assign" or bound[0].value is None:
             return False
         value = bound[0].value
-    return _is_name(getattr(value, "func", None), name) and _all_given(value, inner)
+    return _is_name(getattr(value, "func", None), name) and _forwards_all_arguments(value, inner)
 
 
-def _all_given(call: ast.AST | None, inner: ast.FunctionDef) -> bool:
+def _forwards_all_arguments(call: ast.AST | None, inner: ast.FunctionDef) -> bool:
     """Return whether a call passes on `*args, **kwargs`, and nothing else."""
     match call:
         case ast.Call(args=[ast.Starred(value=star)], keywords=[ast.keyword(arg=None, value=double)]):
@@ -97,7 +97,7 @@ def _is_harmless_use(site: Site, file: FileFacts, mention: ast.Name, inner: ast.
     if isinstance(outer, ast.Attribute):
         return outer.attr.startswith("__") and isinstance(outer.ctx, ast.Load)
     if isinstance(outer, ast.Call) and outer.func is mention:
-        return _all_given(outer, inner)
+        return _forwards_all_arguments(outer, inner)
     return isinstance(outer, ast.Call) and _is_functools_wraps(site, file, outer)
 
 

@@ -24,24 +24,38 @@ from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox._shardings_inside.body import Body
-from shardlint_rules.equinox._shardings_inside.def_above import edits_above
+from shardlint_rules.equinox._shardings_inside.def_above import insert_wrapper_above
 from shardlint_rules.equinox._shardings_inside.given_shardings import (
     RequestedShardings,
     expressions_in_shardings,
-    imported,
+    import_edits,
     read_given_shardings,
 )
-from shardlint_rules.equinox._shardings_inside.in_lambda import in_lambda
+from shardlint_rules.equinox._shardings_inside.in_lambda import constrain_in_lambda
 from shardlint_rules.equinox._shardings_inside.layout import line_length
-from shardlint_rules.equinox._shardings_inside.outer_def import around_call, around_decorated, of_lambda
-from shardlint_rules.equinox._shardings_inside.taken_out import lines_above, taken_out, with_names
-from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody, Written, written
-from shardlint_rules.equinox.before_call import runs_anew
+from shardlint_rules.equinox._shardings_inside.outer_def import convert_lambda, wrap_call, wrap_decorated
+from shardlint_rules.equinox._shardings_inside.taken_out import (
+    insert_lines_above,
+    name_shardings,
+    take_shardings_out,
+)
+from shardlint_rules.equinox._shardings_inside.written_function import (
+    WithoutBody,
+    Written,
+    find_wrapped_function,
+)
+from shardlint_rules.equinox.before_call import is_run_repeatedly
 from shardlint_rules.equinox.call_text import Cut, cut_keywords
 from shardlint_rules.equinox.filled import read_dict_entries
-from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
+from shardlint_rules.equinox.hidden_keywords import Hidden, find_hidden_keywords
 from shardlint_rules.equinox.same_in_body import explain_obstacle
-from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, find_wrappings, one_argument
+from shardlint_rules.equinox.wrapped import (
+    NotRewritten,
+    OutOfReach,
+    Wrapping,
+    find_wrappings,
+    has_one_argument,
+)
 
 _WHY = "the arrays are now sharded, and the compiled program changes"
 
@@ -50,10 +64,10 @@ _WHY = "the arrays are now sharded, and the compiled program changes"
 _UNCOVERED = ("SL307",)
 
 
-def rewrite(site: Site) -> Fix:
+def make_body_fix(site: Site) -> Fix:
     """The fix. Raises `NotRewritten` where the text does not tell how the body would have to look."""
     try:
-        inside = hidden(site)
+        inside = find_hidden_keywords(site)
     except NotRewritten:
         opened = (keyword for keyword in site.call.keywords if keyword.arg is None)
         if any(read_dict_entries(site, keyword.value, SHARDING_SETTINGS) for keyword in opened):
@@ -78,11 +92,11 @@ def _fix_with_written_shardings(site: Site, inside: list[Hidden], *, named: bool
         read_given_shardings(site, nodes.get("in_shardings"), inputs=True),
         read_given_shardings(site, nodes.get("out_shardings")),
     )
-    imports = imported(inputs, outputs)
+    imports = import_edits(inputs, outputs)
     rest = _call_without_shardings(
         site, inside, {keyword for keyword in direct.values() if keyword is not None}
     )
-    forgotten = [*imports, *(edit for one in inside if _is_moved_entry(one) for edit in one.forgotten(site))]
+    forgotten = [*imports, *(edit for one in inside if _is_moved_entry(one) for edit in one.remove_variable(site))]
     if inputs is None and outputs is None:
         edits = [*rest.edits, *forgotten]
         return site.fix(Safety.SAFE, "remove the keyword: None has no effect", edits, drops=rest.drops)
@@ -93,18 +107,18 @@ def _fix_with_written_shardings(site: Site, inside: list[Hidden], *, named: bool
     elif outputs is None:
         asked = RequestedShardings(inputs, outputs, [*comments["in_shardings"], *comments["out_shardings"]], [])
     if named:
-        lines, asked = with_names(site, asked)
+        lines, asked = name_shardings(site, asked)
         return _fix_with_names_above(site, lines, asked, rest, forgotten)
     return _fix_by_constraints(site, asked, rest, forgotten)
 
 
 def _out_of_dict(site: Site) -> Fix:
     """The fix where the shardings are in a dict whose entries the text of the call does not spell out."""
-    found = taken_out(site)
+    found = take_shardings_out(site)
     comments = [comment for one in found.rest.comments.values() for comment in one]
     if comments:
         raise NotRewritten(f"a comment next to the shardings at line {site.call.lineno} would be lost")
-    edits = imported(found.inputs, found.outputs)
+    edits = import_edits(found.inputs, found.outputs)
     return _fix_with_names_above(
         site, found.lines, RequestedShardings(found.inputs, found.outputs, [], []), found.rest, edits
     )
@@ -118,17 +132,17 @@ def _fix_with_names_above(
     edits: Iterable[Edit]
     if definition is not None:
         (wrapping,) = find_wrappings(site)
-        target = written(site, wrapping)
-        if isinstance(target, WithoutBody) or site.file.home(definition).kind == "class":
+        target = find_wrapped_function(site, wrapping)
+        if isinstance(target, WithoutBody) or site.file.evaluation_scope(definition).kind == "class":
             raise NotRewritten(
                 f"the body of `{definition.name}` at line {definition.lineno} has no place "
                 "for the statement that reads the shardings"
             )
         first = definition.decorator_list[0]
         more, shown, _ = _edits_for_function(site, target, asked, rest, 1)
-        edits = [*rest.edits, *more, *lines_above(site, first.lineno, lines)]
+        edits = [*rest.edits, *more, *insert_lines_above(site, first.lineno, lines)]
     elif (function := _wrapped_function(site)) is not None:
-        edits, shown = edits_above(site, function, asked, rest, lines)
+        edits, shown = insert_wrapper_above(site, function, asked, rest, lines)
     else:
         raise NotRewritten(f"the function that line {site.call.lineno} wraps is not known")
     message = f"write: {' '.join('; '.join([*lines, *shown]).split())}"
@@ -139,11 +153,11 @@ def _comments_of_keyword(rest: Cut, keyword: ast.keyword | None) -> list[str]:
     return rest.comments.get(keyword, []) if keyword is not None else []
 
 
-def _too_long(site: Site, function: ast.Lambda, edits: Iterable[Edit]) -> bool:
+def _is_line_too_long(site: Site, function: ast.Lambda, edits: Iterable[Edit]) -> bool:
     """Return whether edits make the line of a lambda longer than the file's lines."""
     source = site.file.source
     start = source.line_starts[function.lineno - 1]
-    line = source.line(function.lineno)
+    line = source.line_text(function.lineno)
     inside = [edit for edit in edits if start <= edit.start < start + len(line)]
     more = sum(len(edit.text) - (edit.end - edit.start) for edit in inside)
     return function.lineno == function.end_lineno and len(line.rstrip()) + more > line_length(site.file)
@@ -153,7 +167,7 @@ def _call_without_shardings(site: Site, inside: list[Hidden], gone: set[ast.keyw
     """The call without the shardings."""
     instead = {}
     for one in inside:
-        left = one.without(site, SHARDING_SETTINGS)
+        left = one.remaining_keywords(site, SHARDING_SETTINGS)
         if left and _is_moved_entry(one):
             instead[one.keyword] = left
         elif not left:
@@ -171,7 +185,7 @@ def _fix_by_constraints(site: Site, asked: RequestedShardings, rest: Cut, forgot
         found = find_wrappings(site)
         if not found:
             raise NotRewritten(f"this file wraps no function with the result of line {site.call.lineno}")
-        return _in_place(site, found, asked, rest, forgotten)
+        return _edit_in_place(site, found, asked, rest, forgotten)
     except OutOfReach as reason:
         if (
             _wrapped_function(site) is None
@@ -180,7 +194,7 @@ def _fix_by_constraints(site: Site, asked: RequestedShardings, rest: Cut, forgot
         ):
             raise
         try:
-            edits, shown = edits_above(site, _wrapped_function(site), asked, rest)
+            edits, shown = insert_wrapper_above(site, _wrapped_function(site), asked, rest)
         except NotRewritten as why:
             raise NotRewritten(f"{reason}, and {why}" if str(why) != str(reason) else str(why)) from None
         message = f"write around it: {' '.join('; '.join(shown).split())}"
@@ -192,16 +206,18 @@ def _wrapped_function(site: Site) -> ast.expr | None:
     if site.form == "call" and (function := site.argument("fun")) is not None:
         return function
     applied = site.file.parent(site.call)
-    at_once = isinstance(applied, ast.Call) and applied.func is site.call and one_argument(applied)
+    at_once = isinstance(applied, ast.Call) and applied.func is site.call and has_one_argument(applied)
     return applied.args[0] if isinstance(applied, ast.Call) and at_once else None
 
 
-def _in_place(site: Site, found: list[Wrapping], asked: RequestedShardings, rest: Cut, forgotten: list[Edit]) -> Fix:
+def _edit_in_place(
+    site: Site, found: list[Wrapping], asked: RequestedShardings, rest: Cut, forgotten: list[Edit]
+) -> Fix:
     edits: list[Edit] = [*forgotten]
     shown: list[str] = []
     whole = False
     for wrapping in found:
-        target = written(site, wrapping)
+        target = find_wrapped_function(site, wrapping)
         more, said, replaced = _edits_for_function(site, target, asked, rest, len(found))
         edits += more
         shown += said
@@ -227,24 +243,24 @@ def _edits_for_function(
                 f"line {site.call.lineno} wraps `{target.text}`, the result of another transform, "
                 "and other functions"
             )
-        made = around_decorated if target.decorated is not None else around_call
+        made = wrap_decorated if target.decorated is not None else wrap_call
         edits, shown = made(site, target, asked, rest)
         return edits, shown, True
     for source in every:
         problem = explain_obstacle(site, source, target.function)
         if problem is not None:
             there = f"inside `{getattr(target.function, 'name', '')}`"
-            around = problem.endswith(there) or (_wrapped_function(site) is not None and runs_anew(site))
+            around = problem.endswith(there) or (_wrapped_function(site) is not None and is_run_repeatedly(site))
             raise (OutOfReach if around else NotRewritten)(problem)
     if isinstance(target.function, ast.Lambda):
         if asked.above_inputs or asked.above_outputs:
             raise NotRewritten(f"a comment next to the shardings at line {site.call.lineno} would be lost")
-        edits, shown = in_lambda(
+        edits, shown = constrain_in_lambda(
             site, target.function, target.names, target.spare, asked.inputs, asked.outputs
         )
-        if _too_long(site, target.function, [*edits, *rest.edits]):
+        if _is_line_too_long(site, target.function, [*edits, *rest.edits]):
             with suppress(NotRewritten):
-                return (*of_lambda(site, target.function, asked, rest, target.names), True)
+                return (*convert_lambda(site, target.function, asked, rest, target.names), True)
         return edits, shown, False
     body = Body(site, target.function, target.names, target.spare)
     body.constrain_inputs(asked.inputs, asked.above_inputs)

@@ -11,7 +11,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shardlint.model.mesh.meshes import leaves
+from shardlint.model.mesh.meshes import literal_leaves
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Constant, Items, Place, Table, Unknown, options
 from shardlint.rules_api.rule import Edit
@@ -21,21 +21,21 @@ from shardlint_rules.equinox._shardings_inside.given_shardings import (
     Given,
     One,
     Parted,
+    bind_to_name,
     expressions_in_shardings,
     read_given_shardings,
     refuse_explicit,
-    under_name,
 )
 from shardlint_rules.equinox.before_call import (
     check_place,
+    choose_free_names,
     copy_dict_text,
-    free_names,
-    own_dict,
-    single_quotes,
+    is_local_dict,
+    uses_single_quotes,
 )
 from shardlint_rules.equinox.call_text import Cut, cut_keywords
 from shardlint_rules.equinox.changed_later import changed_later
-from shardlint_rules.equinox.filled import Entry, is_none, open_to, read_dict_entries
+from shardlint_rules.equinox.filled import Entry, is_none, may_have_hidden_keys, read_dict_entries
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class TakenOut:
     rest: Cut
 
 
-def taken_out(site: Site) -> TakenOut:
+def take_shardings_out(site: Site) -> TakenOut:
     """How the shardings leave the dict. Raises `NotRewritten`."""
     opened = [keyword for keyword in site.call.keywords if keyword.arg is None]
     held = {keyword: read_dict_entries(site, keyword.value, SHARDING_SETTINGS) for keyword in opened}
@@ -65,25 +65,25 @@ def taken_out(site: Site) -> TakenOut:
             f"line {site.call.lineno} passes shardings next to `**{text}`, and the dict may contain shardings too"
         )
     check_place(site)
-    if not direct and open_to(site, site.file, keyword.value):
+    if not direct and may_have_hidden_keys(site, site.file, keyword.value):
         unknown = Entry(Unknown(), False, Place(site.file, keyword))
         entries = {name: entries.get(name, unknown) for name in SHARDING_SETTINGS}
     for name, entry in entries.items():
         _check_dict_entry(site, name, entry)
-    own = own_dict(site, keyword.value)
-    found = free_names(site, [*entries, "options"])
+    own = is_local_dict(site, keyword.value)
+    found = choose_free_names(site, [*entries, "options"])
     variable = text if own else found[-1]
     names = dict(zip(entries, found, strict=False))
-    quote = "'" if single_quotes(site) else '"'
+    quote = "'" if uses_single_quotes(site) else '"'
     lines, asked = _statements_beside_dict(site, direct)
     lines += [] if own else [f"{variable} = {copy_dict_text(site, keyword.value)}"]
     for name, entry in entries.items():
         sure = entry.surely and not is_none(entry)
         default = "" if entry.surely else ", None"
         lines.append(f"{names[name]} = {variable}.pop({quote}{name}{quote}{default})")
-        parted = Parted.at(site) if _holds_none(entry) else None
+        parted = Parted.spelled_at(site) if _holds_none(entry) else None
         whole = One(names[name], False, None, parted=parted)
-        asked[name] = whole if sure else One.optional(names[name], False, None, parted=parted)
+        asked[name] = whole if sure else One.make_optional(names[name], False, None, parted=parted)
     return TakenOut(
         lines,
         asked.get("in_shardings"),
@@ -106,10 +106,10 @@ def _statements_beside_dict(site: Site, direct: dict[str, ast.keyword]) -> tuple
 def _holds_none(entry: Entry) -> bool:
     """Return whether a tree of shardings has None in it."""
     trees = [option for option in options(entry.value) if isinstance(option, Items | Table)]
-    return any(Constant(None) in leaves(tree) for tree in trees)
+    return any(Constant(None) in literal_leaves(tree) for tree in trees)
 
 
-def with_names(site: Site, asked: RequestedShardings) -> tuple[list[str], RequestedShardings]:
+def name_shardings(site: Site, asked: RequestedShardings) -> tuple[list[str], RequestedShardings]:
     """Statements that give the shardings names, and what is asked for in their terms. Raises `NotRewritten`."""
     check_place(site)
     for source in (*expressions_in_shardings(asked.inputs), *expressions_in_shardings(asked.outputs)):
@@ -122,14 +122,14 @@ def with_names(site: Site, asked: RequestedShardings) -> tuple[list[str], Reques
 
 def named_shardings(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, Given]:
     """Statements that give shardings names, and the shardings in their terms. Raises `NotRewritten`."""
-    names = dict(zip(SHARDING_SETTINGS, free_names(site, list(SHARDING_SETTINGS)), strict=True))
+    names = dict(zip(SHARDING_SETTINGS, choose_free_names(site, list(SHARDING_SETTINGS)), strict=True))
     lines: list[str] = []
     found: list[Given] = []
     for name, one in zip(SHARDING_SETTINGS, (inputs, outputs), strict=True):
         if one is None or (isinstance(one, One) and one.when and not isinstance(one.source, ast.Call)):
             found.append(one)
             continue
-        value, given_there = under_name(site, one, names[name])
+        value, given_there = bind_to_name(site, one, names[name])
         lines.append(f"{names[name]} = {value}")
         found.append(given_there)
     return lines, found[0], found[1]
@@ -146,10 +146,10 @@ def _check_dict_entry(site: Site, name: str, entry: Entry) -> None:
         refuse_explicit(site, option)
 
 
-def lines_above(site: Site, line: int, lines: list[str]) -> list[Edit]:
+def insert_lines_above(site: Site, line: int, lines: list[str]) -> list[Edit]:
     """Statements above the decorated definition that begins on a line."""
     source = site.file.source
     start = source.line_starts[line - 1]
-    indent = source.line(line)[: len(source.line(line)) - len(source.line(line).lstrip())]
+    indent = source.line_text(line)[: len(source.line_text(line)) - len(source.line_text(line).lstrip())]
     gap = "\n" if indent else "\n\n"
     return [Edit(start, start, "".join(f"{indent}{one}\n" for one in lines) + gap)]

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.signatures import STATIC_SETTINGS, Parameters, argnum_positions, names, parameters_of
+from shardlint.model.signatures import (
+    STATIC_SETTINGS,
+    Parameters,
+    argnum_positions,
+    parameters_of,
+    setting_names,
+)
 from shardlint.model.values import Api, CallResult, Function, Transformed
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.equinox._shardings_inside.passing_on import passes_on
+from shardlint_rules.equinox._shardings_inside.passing_on import forwards_unchanged
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
     Definition,
     NotRewritten,
     OutOfReach,
     Wrapping,
-    positional,
+    positional_parameters,
 )
 
 # What equinox or jax makes of a function that takes what the function takes.
@@ -63,7 +69,7 @@ class WithoutBody:
     decorated: ast.FunctionDef | None = None
 
 
-def written(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
+def find_wrapped_function(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
     """The function of a wrapping. Raises `NotRewritten` where it is not sure that only this wrapper runs it so."""
     node = wrapping.function
     if not isinstance(node, Definition):
@@ -71,14 +77,14 @@ def written(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
     between = _decorators_between(site, node, wrapping.by)
     if between is not None:
         return between
-    return _written_function(node, [arg.arg for arg in positional(node)], len(node.args.defaults), site)
+    return _written_function(node, [arg.arg for arg in positional_parameters(node)], len(node.args.defaults), site)
 
 
 def _written_function(node: Definition | ast.Lambda, every: list[str], spare: int, site: Site) -> Written:
     if isinstance(node, ast.AsyncFunctionDef):
         raise NotRewritten(f"`{node.name}` at line {node.lineno} is async, and jit does not trace async functions")
     if isinstance(node, ast.FunctionDef) and any(
-        not isinstance(found, ast.Return) for found in site.file.walked(site.file.scope(node)).returns
+        not isinstance(found, ast.Return) for found in site.file.walk_scope(site.file.scope(node)).returns
     ):
         raise NotRewritten(f"`{node.name}` at line {node.lineno} is a generator, and jit does not trace generators")
     static = _static_parameters(site, every)
@@ -91,7 +97,7 @@ def _static_parameters(site: Site, every: list[str]) -> set[str]:
     found: set[str] = set()
     for setting in STATIC_SETTINGS:
         place = site.arguments.keywords.get(setting)
-        read = (argnum_positions if setting.endswith("nums") else names)(
+        read = (argnum_positions if setting.endswith("nums") else setting_names)(
             place, site.arguments, site.program.evaluator
         )
         if read is None:
@@ -117,16 +123,16 @@ def _decorators_between(site: Site, node: Definition, by: ast.AST) -> WithoutBod
             api = value.inner
         if isinstance(api, Api) and api.name in _SAME_ARGUMENTS:
             transform = True
-        elif not (isinstance(api, Api) and api.name in _KEEPING) and not passes_on(site, decorator):
+        elif not (isinstance(api, Api) and api.name in _KEEPING) and not forwards_unchanged(site, decorator):
             raise NotRewritten(
                 f"`@{site.text(decorator)}` at line {decorator.lineno} may change the arguments or "
                 f"results of `{node.name}`"
             )
     if not transform:
         return None
-    if not isinstance(node, ast.FunctionDef) or site.file.home(node).kind == "class" or place:
+    if not isinstance(node, ast.FunctionDef) or site.file.evaluation_scope(node).kind == "class" or place:
         raise NotRewritten(f"a decorator of `{node.name}` at line {node.lineno} runs before filter_jit")
-    parameters = parameters_of(site.program.evaluator.function(site.file, node), site.program.evaluator)
+    parameters = parameters_of(site.program.evaluator.definition_value(site.file, node), site.program.evaluator)
     assert parameters is not None
     return WithoutBody(node.name, parameters, by, decorated=node)
 
@@ -135,7 +141,7 @@ def _function_or_reason(site: Site, wrapping: Wrapping) -> Written | WithoutBody
     node = wrapping.function
     text = site.shown(node)
     if isinstance(node, ast.Lambda):
-        return _written_function(node, [arg.arg for arg in positional(node)], len(node.args.defaults), site)
+        return _written_function(node, [arg.arg for arg in positional_parameters(node)], len(node.args.defaults), site)
     value = site.value(node)
     bound = 0
     inner = value
@@ -152,7 +158,7 @@ def _function_or_reason(site: Site, wrapping: Wrapping) -> Written | WithoutBody
     parameters = parameters_of(value, site.program.evaluator)
     if parameters is None:
         raise OutOfReach(f"the parameters of `{text}` at line {site.call.lineno} are not known")
-    if inner.owner is not None or site.file.home(definition).kind == "class":
+    if inner.owner is not None or site.file.evaluation_scope(definition).kind == "class":
         _check_method(site, inner, text)
     elif isinstance(node, ast.Call) and not bound:
         raise OutOfReach(f"`{text}` at line {site.call.lineno} is not a plain function of this file")
@@ -168,7 +174,7 @@ def _check_method(site: Site, method: Function, text: str) -> None:
     assert isinstance(method.node, ast.FunctionDef | ast.AsyncFunctionDef)
     if method.node.decorator_list:
         raise OutOfReach(f"`{text}` has a decorator at line {method.node.decorator_list[0].lineno}")
-    same = [one for one in site.file.mentions(method.node.name) if isinstance(one, Definition)]
+    same = [one for one in site.file.find_mentions(method.node.name) if isinstance(one, Definition)]
     if len(same) > 1:
         raise OutOfReach(f"lines {same[0].lineno} and {same[1].lineno} both define `{method.node.name}`")
 

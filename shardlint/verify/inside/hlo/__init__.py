@@ -10,7 +10,7 @@ from shardlint.verify.inside.hlo import collectives, loops, products
 from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.flow import Flow
 from shardlint.verify.inside.hlo.lines import Lines, renumber_frames
-from shardlint.verify.inside.hlo.module import Instruction, Module, parse
+from shardlint.verify.inside.hlo.module import Instruction, Module, parse_module
 
 
 class Read(NamedTuple):
@@ -26,12 +26,12 @@ class Read(NamedTuple):
     before: Module
 
     @classmethod
-    def nothing(cls) -> Read:
+    def read_nothing(cls) -> Read:
         """Of an empty text."""
-        return read("", {})
+        return read_module("", {})
 
 
-def read(
+def read_module(
     text: str,
     mesh: Mapping[str, int],
     *,
@@ -52,14 +52,14 @@ def read(
     `names` gives argument texts for parameter numbers; without it they are called as the program does,
     `p['w1']`. A text that is no HLO has nothing in it; nothing is raised.
     """
-    module = parse(text)
+    module = parse_module(text)
     flow, axes = Flow(module), Axes(mesh)
-    lines = Lines(module, renumber_frames(module, parse(original)) if original else None)
+    lines = Lines(module, renumber_frames(module, parse_module(original)) if original else None)
     runs = loops.computation_runs(module, flow)
     if names is None:
         names = collectives.argument_names(module)
     found = collectives.find_collectives(module, flow, lines, axes, runs, names)
-    unsplit = parse(before or "")
+    unsplit = parse_module(before or "")
     made = products.find_products(module, unsplit, flow, lines, axes, runs, found)
     return Read(
         [one.collective for one in found], made, module, lines, [one.instruction for one in found], unsplit

@@ -27,7 +27,7 @@ class Axes:
         self._known: dict[str, tuple[tuple[str, ...], int]] = {}
         self._splits: dict[str, tuple[tuple[str, ...], ...] | None] = {}
 
-    def varying(self, groups: Iterable[Sequence[int]]) -> tuple[str, ...]:
+    def varying_axes(self, groups: Iterable[Sequence[int]]) -> tuple[str, ...]:
         """The axes along which the devices of a group differ, in any of the groups."""
         seen: set[str] = set()
         for group in groups:
@@ -49,27 +49,27 @@ class Axes:
             stride //= size
             strides[name] = stride
 
-        def first(name: str) -> int:
+        def first_position(name: str) -> int:
             places = [device // strides[name] % self.mesh[name] for device in line]
             return next((at for at, place in enumerate(places) if place != places[0]), len(line))
 
-        return tuple(sorted(names, key=first, reverse=True)) if len(names) > 1 else names
+        return tuple(sorted(names, key=first_position, reverse=True)) if len(names) > 1 else names
 
-    def of_groups(self, text: str) -> tuple[tuple[str, ...], int]:
+    def axes_of_groups(self, text: str) -> tuple[tuple[str, ...], int]:
         """The axes of `replica_groups`, and how many devices are in one group. No groups: all devices."""
         if text not in self._known:
             groups = expand_groups(text) or [list(range(self.devices))]
-            self._known[text] = self.varying(groups), max(map(len, groups))
+            self._known[text] = self.varying_axes(groups), max(map(len, groups))
         return self._known[text]
 
-    def of_pairs(self, text: str) -> tuple[tuple[str, ...], int]:
+    def axes_of_pairs(self, text: str) -> tuple[tuple[str, ...], int]:
         """The axes of `source_target_pairs`, and how many devices are in the largest ring or chain."""
         if text not in self._known:
             pairs = [(int(left), int(right)) for left, right in re.findall(r"\{(\d+),(\d+)\}", text)]
-            self._known[text] = self.varying(pairs), _largest_group(pairs)
+            self._known[text] = self.varying_axes(pairs), _largest_group(pairs)
         return self._known[text]
 
-    def of_sharding(self, text: str, rank: int) -> tuple[tuple[str, ...], ...] | None:
+    def axes_of_sharding(self, text: str, rank: int) -> tuple[tuple[str, ...], ...] | None:
         """The axes each dimension of an array is split over, from a `sharding=`; None where they cannot be
         told (a manual one, one device, or a tuple of them).
         """
@@ -84,7 +84,7 @@ class Axes:
             return None
         if body.startswith("replicated") or body.endswith("replicated"):
             return ((),) * rank
-        tiles = tiling(text)
+        tiles = parse_tiling(text)
         if tiles is None or math.prod(tiles[0]) != self.devices or len(tiles[0]) < rank:
             return None
         sizes, order = tiles
@@ -97,7 +97,7 @@ class Axes:
                 for start in range(0, self.devices, block)
                 for at in range(start, start + stride)
             ]
-            splits.append(self._slowest_first(self.varying(lines), lines[0]))
+            splits.append(self._slowest_first(self.varying_axes(lines), lines[0]))
         return tuple(splits)
 
 
@@ -118,7 +118,7 @@ def _parse_iota(match: re.Match[str]) -> tuple[list[int], list[int]]:
     return shape, _permuted_order(source, order)
 
 
-def _mesh_of(text: str) -> tuple[dict[str, int], list[int], str] | None:
+def _parse_mesh(text: str) -> tuple[dict[str, int], list[int], str] | None:
     """The mesh a text begins with: its axes, its devices in order, and what follows it."""
     match = _MESH.search(text)
     if match is None:
@@ -152,7 +152,7 @@ def _axis_digits(sizes: Mapping[str, int], names: str) -> list[tuple[int, int]]:
 
 def expand_groups(text: str) -> list[list[int]]:
     """The device groups of a `replica_groups`, however it is spelled; empty for none."""
-    mesh = _mesh_of(text)
+    mesh = _parse_mesh(text)
     if mesh is not None:
         sizes, devices, rest = mesh
         digits = _axis_digits(sizes, rest)
@@ -170,11 +170,11 @@ def expand_groups(text: str) -> list[list[int]]:
     return [[int(device) for device in group.split(",")] for group in groups]
 
 
-def tiling(text: str) -> tuple[list[int], list[int]] | None:
+def parse_tiling(text: str) -> tuple[list[int], list[int]] | None:
     """How a `sharding=` cuts an array: pieces along each dimension (further ones are copies), and the
     devices in that order. None for one that names no tiles.
     """
-    mesh = _mesh_of(text)
+    mesh = _parse_mesh(text)
     if mesh is not None:
         sizes, devices, rest = mesh
         opened = rest.find("[")

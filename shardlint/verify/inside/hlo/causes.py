@@ -21,11 +21,11 @@ def cause_of_result(read: Read, number: int, count: int) -> list[Collective]:
     Behind a collective nothing is looked for: what lies there was brought over by it.
     """
     module = read.module
-    root = module.entry.root if module.entry is not None else None
+    root = module.entry.root_instruction if module.entry is not None else None
     if root is None:
         return []
     if root.opcode == "tuple":
-        operands = root.operands()
+        operands = root.parse_operands()
         if number >= len(operands):
             return []
         name, element = operands[number]
@@ -53,15 +53,15 @@ def _instructions_behind(
         if one is None or (name, element, computation.name) in seen:
             continue
         seen.add((name, element, computation.name))
-        operands = one.operands() if one.opcode not in ("parameter", "constant") else []
+        operands = one.parse_operands() if one.opcode not in ("parameter", "constant") else []
         if one.opcode == "get-tuple-element":
-            queue.append((operands[0][0], int(one.attribute("index")), computation))
+            queue.append((operands[0][0], int(one.attribute_text("index")), computation))
         elif one.opcode == "tuple" and element is not None:
             queue.append((*operands[element], computation))
         elif one.opcode == "while":
-            body = module.computations.get(one.attribute("body").lstrip("%"))
-            if body is not None and body.root is not None:
-                queue.append((body.root.name, element, body))
+            body = module.computations.get(one.attribute_text("body").lstrip("%"))
+            if body is not None and body.root_instruction is not None:
+                queue.append((body.root_instruction.name, element, body))
         else:
             yield one
             if not one.opcode.startswith(("all-", "reduce-scatter", "collective-")):

@@ -62,7 +62,7 @@ def find_collectives(
             if fused:
                 # TPU puts up to three copies of one collective into the fusions that wait for it. Only
                 # there: all collectives a program writes itself may share one channel.
-                key = (one.attribute("channel_id"), kind, one.shape, one.op_name, one.frame)
+                key = (one.attribute_text("channel_id"), kind, one.shape, one.op_name, one.frame_number)
                 if key[0] and key in copies:
                     continue
                 copies.add(key)
@@ -81,34 +81,34 @@ def _make_collective(
     trips: int | None,
     names: Mapping[int, str],
 ) -> Collective:
-    pairs = one.attribute("source_target_pairs")
-    over, group = axes.of_pairs(pairs) if pairs else axes.of_groups(_replica_groups(one))
+    pairs = one.attribute_text("source_target_pairs")
+    over, group = axes.axes_of_pairs(pairs) if pairs else axes.axes_of_groups(_replica_groups(one))
     if kind == "all-reduce" and "all-reduce-scatter" in one.computation.name:
         kind = "reduce-scatter"
     small = _operand_shapes(one, flow)
     large = small
     if kind == "all-gather":
-        large = shapes.arrays(one.shape) if not one.opcode.endswith("-start") else [
+        large = shapes.parse_arrays(one.shape) if not one.opcode.endswith("-start") else [
             shapes.Shape(shape.dtype, _gathered_dimensions(shape.dims, one, group)) for shape in small
         ]  # fmt: skip
-    large = large or shapes.arrays(one.shape)
-    text = str(max(large, key=lambda shape: shape.bytes)) if large else ""
+    large = large or shapes.parse_arrays(one.shape)
+    text = str(max(large, key=lambda shape: shape.byte_count)) if large else ""
     if len(large) > 1:
         text += f" and {len(large) - 1} more"
     of = _gathered_argument(one, flow, names) if kind == "all-gather" else ""
     line = line_of(one, lines, flow, by_use=bool(of))
-    return Collective(kind, over, group, text, sum(shape.bytes for shape in large), trips, line, of)
+    return Collective(kind, over, group, text, sum(shape.byte_count for shape in large), trips, line, of)
 
 
 def _replica_groups(one: Instruction) -> str:
     """The text of `replica_groups`, whose mesh form goes on behind a blank or a comma."""
-    text = one.attributes
+    text = one.attributes_text
     at = text.find("replica_groups=")
     if at < 0:
         return ""
     start = at + len("replica_groups=")
     if not text.startswith("mesh[", start):
-        return one.attribute("replica_groups")
+        return one.attribute_text("replica_groups")
     end = text.find("}", text.find("{", start))
     return text[start : end + 1]
 
@@ -116,22 +116,22 @@ def _replica_groups(one: Instruction) -> str:
 def _operand_shapes(one: Instruction, flow: Flow) -> list[shapes.Shape]:
     """The shapes of what goes in."""
     found: list[shapes.Shape] = []
-    for name, element in one.operands():
-        made = flow.find(name, one.computation)
+    for name, element in one.parse_operands():
+        made = flow.find_instruction(name, one.computation)
         if made is not None:
-            parts = shapes.arrays(made.shape)
+            parts = shapes.parse_arrays(made.shape)
             found += parts if element is None else parts[element : element + 1]
     return found
 
 
 def _gathered_dimensions(dims: tuple[int, ...], one: Instruction, group: int) -> tuple[int, ...]:
-    along = one.integers("dimensions")
+    along = one.attribute_integers("dimensions")
     return tuple(size * group if along and at == along[0] else size for at, size in enumerate(dims))
 
 
 def _gathered_argument(one: Instruction, flow: Flow, names: Mapping[int, str]) -> str:
     """The argument an all-gather is of: all of its operands', where they agree."""
-    found = {flow.argument(name, element, one.computation) for name, element in one.operands()}
+    found = {flow.argument_number(name, element, one.computation) for name, element in one.parse_operands()}
     number = found.pop() if len(found) == 1 else None
     return "" if number is None else names.get(number, "")
 
@@ -143,7 +143,7 @@ def line_of(one: Instruction, lines: Lines, flow: Flow, by_use: bool = False) ->
     `by_use`: first that of what uses it. An argument is gathered for the operation that needs it; the
     gather itself has no line, or that of a `scan` around it.
     """
-    own, inner = lines.of(one)
+    own, inner = lines.lines_of_instruction(one)
     if own is not None and not by_use:
         return own
     if by_use:
@@ -156,13 +156,13 @@ def line_of(one: Instruction, lines: Lines, flow: Flow, by_use: bool = False) ->
         return inner
     return (
         _nearest_line(one, lines, _users_of_instruction)
-        or _nearest_line(one, lines, flow.producers)
+        or _nearest_line(one, lines, flow.producers_of_operands)
         or Line()
     )
 
 
 def _users_of_instruction(one: Instruction) -> list[Instruction]:
-    return one.computation.users.get(one.name, [])
+    return one.computation.users_by_name.get(one.name, [])
 
 
 def _line_of_use(one: Instruction, lines: Lines) -> Line | None:
@@ -175,7 +175,7 @@ def _line_of_use(one: Instruction, lines: Lines) -> Line | None:
         users = [user for made in level for user in _users_of_instruction(made) if user.name not in seen]
         for user in users:
             seen.add(user.name)
-            own, _ = lines.of(user)
+            own, _ = lines.lines_of_instruction(user)
             if own is not None and user.opcode not in CARRY:
                 return own
             carried = carried or own
@@ -193,7 +193,7 @@ def _nearest_line(
         level = [other for made in level for other in neighbours(made) if other.name not in seen]
         for other in level:
             seen.add(other.name)
-            own, inner = lines.of(other)
+            own, inner = lines.lines_of_instruction(other)
             if own is not None:
                 return own
             far = far or inner
@@ -204,4 +204,4 @@ def argument_names(module: Module) -> dict[int, str]:
     """Return the names of the module's own parameters: `p['w1']`."""
     if module.entry is None:
         return {}
-    return {number: one.op_name for number, one in module.entry.parameters.items()}
+    return {number: one.op_name for number, one in module.entry.parameters_by_number.items()}

@@ -41,7 +41,7 @@ class Lines:
         }
         self._known: dict[int, tuple[Line | None, Line | None]] = {}
 
-    def stack(self, frame: int) -> Iterator[Line]:
+    def frame_stack(self, frame: int) -> Iterator[Line]:
         """The calls that lead to a frame, innermost first."""
         seen: set[int] = set()
         while frame in self._frames and frame not in seen:
@@ -53,18 +53,18 @@ class Lines:
             if file:
                 yield Line(file, fields.get("line", 0), function)
 
-    def of(self, one: Instruction) -> tuple[Line | None, Line | None]:
+    def lines_of_instruction(self, one: Instruction) -> tuple[Line | None, Line | None]:
         """The innermost line of the user's own that an instruction comes from, and the innermost of all."""
-        frame = one.frame
+        frame = one.frame_number
         if frame is None:
-            source = one.source
+            source = one.source_line
             if source is None:
                 return None, None
             line = Line(*source)
             return (line if is_own(line.file) else None), line
         if frame not in self._known:
             number = frame if self.renumbered is None else self.renumbered.get(frame)
-            stack = [] if number is None else list(self.stack(number))
+            stack = [] if number is None else list(self.frame_stack(number))
             own = next((line for line in stack if is_own(line.file)), None)
             self._known[frame] = own, next(iter(stack), None)
         return self._known[frame]
@@ -109,7 +109,7 @@ def _frame_numbers(module: Module) -> dict[str, list[int]]:
     found: dict[str, dict[int, None]] = {}
     for computation in module.computations.values():
         for one in computation:
-            frame = one.frame
+            frame = one.frame_number
             if frame is not None:
                 found.setdefault(one.op_name, {})[frame] = None
     return {name: list(numbers) for name, numbers in found.items()}

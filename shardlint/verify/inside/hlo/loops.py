@@ -22,7 +22,7 @@ def computation_runs(module: Module, flow: Flow) -> dict[str, int | None]:
     for computation in module.computations.values():
         for one in computation:
             if one.opcode not in _QUIET:
-                for name in one.called():
+                for name in one.called_computations():
                     callers.setdefault(name, []).append(one)
                 if one.opcode == "while":
                     loops.add(id(one))
@@ -38,7 +38,7 @@ def computation_runs(module: Module, flow: Flow) -> dict[str, int | None]:
             times = count_runs(one.computation)
             if times != 0:
                 trips = trip_count(one, module, flow) if id(one) in loops else 1
-                if trips is not None and one.attribute("condition").lstrip("%") == computation.name:
+                if trips is not None and one.attribute_text("condition").lstrip("%") == computation.name:
                     trips += 1  # asked once more, for the end
                 total = None if None in (total, times, trips) else total + times * trips  # type: ignore[operator]
         found[computation.name] = total
@@ -64,18 +64,18 @@ def trip_count(loop: Instruction, module: Module, flow: Flow) -> int | None:
     The compiler's own count is taken where it stands; before the pass that finds it, and on TPU, the
     condition is read: a counter, compared with a constant, that the body moves by a constant.
     """
-    known = _KNOWN.search(loop.attributes)
+    known = _KNOWN.search(loop.attributes_text)
     if known is not None:
         return int(known[1])
-    condition = module.computations.get(loop.attribute("condition").lstrip("%"))
-    body = module.computations.get(loop.attribute("body").lstrip("%"))
-    if condition is None or body is None or condition.root is None or body.root is None:
+    condition = module.computations.get(loop.attribute_text("condition").lstrip("%"))
+    body = module.computations.get(loop.attribute_text("body").lstrip("%"))
+    if condition is None or body is None or condition.root_instruction is None or body.root_instruction is None:
         return None
-    test, scope = flow.unwrap(condition.root, None)
-    if test.opcode != "compare" or len(test.operands()) != 2:
+    test, scope = flow.unwrap_fusion(condition.root_instruction, None)
+    if test.opcode != "compare" or len(test.parse_operands()) != 2:
         return None
-    direction = test.attribute("direction")
-    values = [flow.value(name, element, test.computation, scope) for name, element in test.operands()]
+    direction = test.attribute_text("direction")
+    values = [flow.trace_value(name, element, test.computation, scope) for name, element in test.parse_operands()]
     if values[0] is None or values[1] is None:
         return None
     if values[0][0] == "constant":
@@ -85,11 +85,11 @@ def trip_count(loop: Instruction, module: Module, flow: Flow) -> int | None:
     if kind != "carry":
         return None
     if values[1][0] == "carry":
-        limit_value = flow.carried(loop, values[1][1])
-        if limit_value is None or not flow.unchanged(body, values[1][1]):
+        limit_value = flow.initial_carry(loop, values[1][1])
+        if limit_value is None or not flow.is_carry_unchanged(body, values[1][1]):
             return None
         limit = limit_value
-    start, step = flow.carried(loop, index), flow.step(body, index)
+    start, step = flow.initial_carry(loop, index), flow.carry_increment(body, index)
     if start is None or not step:
         return None
     span = {"LT": limit - start, "LE": limit - start + step, "GT": limit - start, "GE": limit - start + step}

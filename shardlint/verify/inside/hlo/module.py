@@ -46,19 +46,19 @@ class Instruction:
         return self._close
 
     @property
-    def inner(self) -> str:
+    def inner_text(self) -> str:
         """Return the text between the parentheses: operands, a parameter's number, a constant's value."""
         return self._line[self._open : self._operands_end()]
 
     @property
-    def attributes(self) -> str:
+    def attributes_text(self) -> str:
         """Everything after the operands."""
         return self._line[self._operands_end() + 1 :]
 
-    def operands(self) -> list[tuple[str, int | None]]:
+    def parse_operands(self) -> list[tuple[str, int | None]]:
         """Operand names, each with the element of its tuple that is meant (None: the whole)."""
         found: list[tuple[str, int | None]] = []
-        for part in split(self.inner):
+        for part in split_list(self.inner_text):
             # Some printers put the shape before the name, or a comment: the name is last.
             name = part.rsplit(" ", 1)[-1].rpartition("*/")[2].lstrip("%")
             base, mark, index = name.rpartition("#")
@@ -72,33 +72,33 @@ class Instruction:
         return match[1].replace("\\'", "'").replace('\\"', '"') if match else ""
 
     @property
-    def frame(self) -> int | None:
+    def frame_number(self) -> int | None:
         """Its entry in the table of stack frames."""
         match = _FRAME.search(self._line, self._open)
         return int(match[1]) if match else None
 
     @property
-    def source(self) -> tuple[str, int] | None:
+    def source_line(self) -> tuple[str, int] | None:
         """File and line, where the text has them in place of tables."""
         match = _SOURCE.search(self._line, self._open)
         return (match[1], int(match[2] or 0)) if match and match[1] else None
 
-    def attribute(self, key: str) -> str:
+    def attribute_text(self, key: str) -> str:
         """The value of `key=`, to the end of its braces or to the next comma; empty without one."""
-        text = self.attributes
+        text = self.attributes_text
         at = text.find(f" {key}=")
         return value_at(text, at + len(key) + 2) if at >= 0 else ""
 
-    def integers(self, key: str) -> list[int]:
+    def attribute_integers(self, key: str) -> list[int]:
         """The numbers of an attribute such as `dimensions={0,1}`."""
-        return [int(number) for number in re.findall(r"-?\d+", self.attribute(key))]
+        return [int(number) for number in re.findall(r"-?\d+", self.attribute_text(key))]
 
-    def called(self) -> list[str]:
+    def called_computations(self) -> list[str]:
         """The computations it names."""
         names: list[str] = []
         for key in CALLS:
             if f"{key}=" in self._line:
-                names += [name.lstrip("%") for name in split(self.attribute(key).strip("{}"))]
+                names += [name.lstrip("%") for name in split_list(self.attribute_text(key).strip("{}"))]
         return names
 
     def __repr__(self) -> str:
@@ -128,23 +128,23 @@ class Computation:
         return iter(self.instructions.values())
 
     @cached_property
-    def root(self) -> Instruction | None:
+    def root_instruction(self) -> Instruction | None:
         """The instruction whose value the computation returns."""
         return next((one for one in self if one.root), None)
 
     @cached_property
-    def parameters(self) -> dict[int, Instruction]:
+    def parameters_by_number(self) -> dict[int, Instruction]:
         """Its parameters by number."""
         found = (one for one in self if one.opcode == "parameter")
-        return {int(one.inner): one for one in found if one.inner.isdigit()}
+        return {int(one.inner_text): one for one in found if one.inner_text.isdigit()}
 
     @cached_property
-    def users(self) -> dict[str, list[Instruction]]:
+    def users_by_name(self) -> dict[str, list[Instruction]]:
         """Return who uses each instruction, in order."""
         found: dict[str, list[Instruction]] = {}
         for one in self:
             if one.opcode not in ("parameter", "constant"):
-                for name in dict.fromkeys(name for name, _ in one.operands()):
+                for name in dict.fromkeys(name for name, _ in one.parse_operands()):
                     found.setdefault(name, []).append(one)
         return found
 
@@ -159,19 +159,19 @@ class Module:
     tables: dict[str, dict[int, str]] = field(default_factory=dict)
 
     @property
-    def name(self) -> str:
+    def module_name(self) -> str:
         """`jit_step`."""
         match = re.match(r"HloModule ([^\s,]+)", self.header)
         return match[1] if match else ""
 
     @property
-    def partitions(self) -> int:
+    def partition_count(self) -> int:
         """For how many devices it was partitioned."""
         match = re.search(r"num_partitions=(\d+)", self.header)
         return int(match[1]) if match else 1
 
 
-def parse(text: str) -> Module:
+def parse_module(text: str) -> Module:
     """The module of a text. What is no HLO gives a module without computations."""
     module = Module()
     current: Computation | None = None
@@ -209,7 +209,7 @@ def read_instruction(text: str) -> Instruction | None:
     return None if match is None else Instruction(f"  {text}", match, Computation(""))
 
 
-def split(text: str) -> list[str]:
+def split_list(text: str) -> list[str]:
     """The parts of a list at the commas outside all brackets."""
     if "(" not in text and "{" not in text and "[" not in text:
         return [part.strip() for part in text.split(",") if part.strip()]

@@ -26,17 +26,17 @@ class Shared:
     key: tuple[object, ...]
 
 
-def weights_side(one: Instruction, flow: Flow, donated: set[int]) -> str:
+def operand_with_weights(one: Instruction, flow: Flow, donated: set[int]) -> str:
     """Which operand are the weights: `left`, `right`, or empty where that cannot be told.
 
     Weights are (a part of) an argument whose buffer the function hands on. Where it hands none on: an
     argument that meets what earlier products made, and shares no batch dimension with it.
     """
-    operands = one.operands()
-    numbers = [flow.argument(name, element, one.computation) for name, element in operands]
+    operands = one.parse_operands()
+    numbers = [flow.argument_number(name, element, one.computation) for name, element in operands]
     if donated:
         known = [number in donated for number in numbers]
-    elif one.attribute("lhs_batch_dims"):
+    elif one.attribute_text("lhs_batch_dims"):
         return ""
     else:
         known = [
@@ -46,7 +46,7 @@ def weights_side(one: Instruction, flow: Flow, donated: set[int]) -> str:
     return SIDES[known.index(True)] if known.count(True) == 1 else ""
 
 
-def of_weights(one: Shared) -> Names:
+def axes_of_weights(one: Shared) -> Names:
     """The axes that split the weights' side of a product, or what both sides have in common."""
     return one.axes[one.weights] + one.axes["reduced"] + one.axes["batch"]
 
@@ -65,7 +65,7 @@ def parallelism_of_products(shared: Sequence[Shared]) -> list[str]:
             kinds.append("none")
         elif one.weights:
             other = SIDES[one.weights == "left"]
-            data, tensor = one.axes[other], of_weights(one)
+            data, tensor = one.axes[other], axes_of_weights(one)
             for role, names in (("data", data), ("tensor", tensor)):
                 for name in names:
                     roles.setdefault(name, set()).add(role)

@@ -20,14 +20,14 @@ from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.collectives import Found, line_of
 from shardlint.verify.inside.hlo.flow import CARRY, Flow
 from shardlint.verify.inside.hlo.lines import Lines
-from shardlint.verify.inside.hlo.module import Computation, Instruction, Module, split, value_at
+from shardlint.verify.inside.hlo.module import Computation, Instruction, Module, split_list, value_at
 from shardlint.verify.inside.hlo.parallelism import (
     SIDES,
     Names,
     Shared,
-    of_weights,
+    axes_of_weights,
+    operand_with_weights,
     parallelism_of_products,
-    weights_side,
 )
 
 _EINSUM = re.compile(r"[A-Za-z.]+(?:,[A-Za-z.]+)+->[A-Za-z.]*")
@@ -59,7 +59,7 @@ def find_products(
 ) -> list[Product]:
     """The products of `module` whose axes are known, in its order; `found` are its collectives."""
     origins = {_plain_name(name): computation for name, computation in before.computations.items()}
-    donated = handed_on(module)
+    donated = parameters_handed_on(module)
     shared: list[Shared] = []
     for computation in module.computations.values():
         origin = origins.get(_plain_name(computation.name))
@@ -81,7 +81,7 @@ def find_products(
             one.flops,
             runs[one.one.computation.name],
             tuple(sorted(set(_collectives_of_product(one.one, flow, places)))),
-            of_weights(one) if one.weights else (),
+            axes_of_weights(one) if one.weights else (),
         )
         for one, kind in zip(shared, kinds, strict=True)
     ]
@@ -89,21 +89,21 @@ def find_products(
 
 def count_multiplications(one: Instruction) -> int:
     """How often a product or convolution multiplies, on one device; 0 where a shape is not known."""
-    out, left = _shape(one, None), _operand_shape(one, 0)
+    out, left = _shape_of_operand(one, None), _operand_shape(one, 0)
     if out is None or left is None:
         return 0
     if one.opcode == "dot":
-        return math.prod(out.dims) * math.prod(left.dims[at] for at in one.integers("lhs_contracting_dims"))
-    labels = re.match(r"(\w+)_", one.attribute("dim_labels"))
+        return math.prod(out.dims) * math.prod(left.dims[at] for at in one.attribute_integers("lhs_contracting_dims"))
+    labels = re.match(r"(\w+)_", one.attribute_text("dim_labels"))
     return math.prod(out.dims) * (left.dims[labels[1].index("f")] if labels else 1) * _window_size(one)
 
 
 def _operand_shape(one: Instruction, place: int) -> shapes.Shape | None:
-    name, element = one.operands()[place]
-    return _shape(one.computation.instructions.get(name), element)
+    name, element = one.parse_operands()[place]
+    return _shape_of_operand(one.computation.instructions.get(name), element)
 
 
-def handed_on(module: Module) -> set[int]:
+def parameters_handed_on(module: Module) -> set[int]:
     """Parameters whose buffers an output may take: the state a step hands on, and no batch."""
     found: set[int] = set()
     for key, entry in (("input_output_alias", r"\}: \((\d+), \{"), ("buffer_donor", r"\((\d+), \{")):
@@ -138,7 +138,7 @@ def _product_pairs(after: Computation, before: Computation) -> Iterator[tuple[In
 
 def _identity_of_product(one: Instruction) -> tuple[object, ...]:
     keys = ("lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims", "dim_labels")
-    return (one.opcode, one.op_name, one.frame, one.source, *(one.attribute(key) for key in keys))
+    return (one.opcode, one.op_name, one.frame_number, one.source_line, *(one.attribute_text(key) for key in keys))
 
 
 def _share_of_product(
@@ -146,15 +146,15 @@ def _share_of_product(
 ) -> Shared | None:
     """The axes that split a product, or None where they cannot be told."""
     dimensions = _dimensions_of_product(before)
-    operands = before.operands()
+    operands = before.parse_operands()
     makers = [before.computation.instructions.get(name) for name, _ in operands]
-    here = [after.computation.instructions.get(name) for name, _ in after.operands()]
+    here = [after.computation.instructions.get(name) for name, _ in after.parse_operands()]
     if dimensions is None or len(operands) != 2 or None in makers or None in here:
         return None
-    whole = [_shape(one, element) for one, (_, element) in zip(makers, operands, strict=True)]
-    local = [_shape(one, element) for one, (_, element) in zip(here, after.operands(), strict=True)]
-    whole.append(_shape(before, None))
-    local.append(_shape(after, None))
+    whole = [_shape_of_operand(one, element) for one, (_, element) in zip(makers, operands, strict=True)]
+    local = [_shape_of_operand(one, element) for one, (_, element) in zip(here, after.parse_operands(), strict=True)]
+    whole.append(_shape_of_operand(before, None))
+    local.append(_shape_of_operand(after, None))
     if any(one is None for one in [*whole, *local]):
         return None
     sharded = [
@@ -178,28 +178,34 @@ def _share_of_product(
         text + ("" if not backward else "  (recomputed)" if _AGAIN in after.op_name else "  (backward)"),
         split_by,
         2 * count_multiplications(after),
-        weights_side(after, flow, donated),
+        operand_with_weights(after, flow, donated),
         backward,
-        (after.frame, after.source, equation[0] if equation else ""),
+        (after.frame_number, after.source_line, equation[0] if equation else ""),
     )
 
 
 def _dimensions_of_product(one: Instruction) -> list[_Dimension] | None:
-    return _of_convolution(one) if one.opcode == "convolution" else _of_dot(one)
+    return _dimensions_of_convolution(one) if one.opcode == "convolution" else _dimensions_of_dot(one)
 
 
-def _of_dot(one: Instruction) -> list[_Dimension] | None:
-    makers = [one.computation.instructions.get(name) for name, _ in one.operands()]
+def _dimensions_of_dot(one: Instruction) -> list[_Dimension] | None:
+    makers = [one.computation.instructions.get(name) for name, _ in one.parse_operands()]
     if len(makers) != 2 or None in makers:
         return None
     ranks = []
-    for maker, (_, element) in zip(makers, one.operands(), strict=True):
-        shape = _shape(maker, element)
+    for maker, (_, element) in zip(makers, one.parse_operands(), strict=True):
+        shape = _shape_of_operand(maker, element)
         if shape is None:
             return None
         ranks.append(len(shape.dims))
-    batch = list(zip(one.integers("lhs_batch_dims"), one.integers("rhs_batch_dims"), strict=True))
-    inner = list(zip(one.integers("lhs_contracting_dims"), one.integers("rhs_contracting_dims"), strict=True))
+    batch = list(zip(one.attribute_integers("lhs_batch_dims"), one.attribute_integers("rhs_batch_dims"), strict=True))
+    inner = list(
+        zip(
+            one.attribute_integers("lhs_contracting_dims"),
+            one.attribute_integers("rhs_contracting_dims"),
+            strict=True,
+        )
+    )
     found = [_Dimension("batch", left, right, at) for at, (left, right) in enumerate(batch)]
     found += [_Dimension("reduced", left, right, None) for left, right in inner]
     at = len(batch)
@@ -212,9 +218,9 @@ def _of_dot(one: Instruction) -> list[_Dimension] | None:
     return found
 
 
-def _of_convolution(one: Instruction) -> list[_Dimension] | None:
-    labels = re.match(r"(\w+)_(\w+)->(\w+)", one.attribute("dim_labels"))
-    grouped = any(one.attribute(key) not in ("", "1") for key in ("feature_group_count", "batch_group_count"))
+def _dimensions_of_convolution(one: Instruction) -> list[_Dimension] | None:
+    labels = re.match(r"(\w+)_(\w+)->(\w+)", one.attribute_text("dim_labels"))
+    grouped = any(one.attribute_text(key) not in ("", "1") for key in ("feature_group_count", "batch_group_count"))
     if labels is None or grouped:
         return None
     left, right, out = labels.groups()
@@ -229,33 +235,33 @@ def _of_convolution(one: Instruction) -> list[_Dimension] | None:
 
 
 def _window_size(one: Instruction) -> int:
-    size = re.search(r"size=([\dx]+)", one.attribute("window"))
+    size = re.search(r"size=([\dx]+)", one.attribute_text("window"))
     return math.prod(int(part) for part in size[1].split("x")) if size else 1
 
 
-def _shape(one: Instruction | None, element: int | None) -> shapes.Shape | None:
+def _shape_of_operand(one: Instruction | None, element: int | None) -> shapes.Shape | None:
     """The one array an operand is."""
     if one is None:
         return None
-    parts = shapes.arrays(one.shape)
+    parts = shapes.parse_arrays(one.shape)
     at = 0 if element is None else element
     return parts[at] if at < len(parts) and (element is not None or len(parts) == 1) else None
 
 
 def _operand_axes(one: Instruction | None, element: int | None, axes: Axes) -> tuple[Names, ...] | None:
     """The axes of each dimension of an operand; none of them where nothing was written beside it."""
-    shape = _shape(one, element)
+    shape = _shape_of_operand(one, element)
     if one is None or shape is None:
         return None
-    text = one.attribute("sharding")
+    text = one.attribute_text("sharding")
     if not text:
         return ((),) * len(shape.dims)
     if element is not None:
-        parts = split(text[1:-1])
+        parts = split_list(text[1:-1])
         if element >= len(parts):
             return None
         text = parts[element]
-    return axes.of_sharding(text, len(shape.dims))
+    return axes.axes_of_sharding(text, len(shape.dims))
 
 
 def _possible_axes(
@@ -313,7 +319,7 @@ def _axes_fit_size(names: Names, size: int, became: int, axes: Axes) -> bool:
 def _collectives_of_product(one: Instruction, flow: Flow, places: Mapping[int, int]) -> Iterator[int]:
     """The collectives that bring a product its operands or add up its results."""
     for operand in range(2):
-        made = flow.producer(one, operand)
+        made = flow.producer_of_operand(one, operand)
         for _ in range(_STEPS):
             # A sum on the way is the cost of the product that made the operand.
             if made is None or made.opcode.startswith(_SUMS):
@@ -322,12 +328,14 @@ def _collectives_of_product(one: Instruction, flow: Flow, places: Mapping[int, i
                 yield places[id(made)]
             elif made.opcode not in CARRY:
                 break
-            made = flow.producer(made)
+            made = flow.producer_of_operand(made)
     level = [one]
     for _ in range(_STEPS):
-        users = [user for made in level for user in made.computation.users.get(made.name, ())]
+        users = [user for made in level for user in made.computation.users_by_name.get(made.name, ())]
         for user in users:
             added = user.opcode.startswith(_SUMS)
-            if id(user) in places and (added or (user.op_name == one.op_name and user.frame == one.frame)):
+            if id(user) in places and (
+                added or (user.op_name == one.op_name and user.frame_number == one.frame_number)
+            ):
                 yield places[id(user)]
         level = [user for user in users if user.opcode in CARRY]

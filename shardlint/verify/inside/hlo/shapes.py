@@ -18,7 +18,7 @@ class Shape:
     dims: tuple[int, ...]
 
     @property
-    def bytes(self) -> int:
+    def byte_count(self) -> int:
         """Bytes of the array; types of less than a byte are packed."""
         return math.ceil(math.prod(self.dims) * bits_of_dtype(self.dtype) / 8)
 
@@ -34,7 +34,7 @@ def bits_of_dtype(dtype: str) -> int:
     return int(match[1]) if match else 0
 
 
-def arrays(text: str) -> list[Shape]:
+def parse_arrays(text: str) -> list[Shape]:
     """The arrays of a shape, those of a tuple one after the other."""
     return [
         Shape(dtype, tuple(int(size.lstrip("<=")) for size in dims.split(",") if size))
