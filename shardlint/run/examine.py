@@ -271,6 +271,7 @@ def _all_findings(
         if one.kind != "exchanged" or one.arrays or (one.line.file, one.line.line) not in laid
     ]
     brought = [*devices.find_host_round_trips(events, large)]
+    brought += devices.find_repeated_copies(events, large)
     takers = {place for one in brought for place in _places_of_finding(one)}
     found = [one for one in found if one.kind != "one-device" or (one.line.file, one.line.line) not in takers]
     whole += brought

@@ -42,6 +42,7 @@ def find_layout_mistakes(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         )
         for found in (
             *_find_moved(one, least),
+            *_find_gathered_choices(one, run.limit),
             *_find_stored_only_axes(one, least),
             *state,
             *_find_unsplit_rows(one, least),
@@ -86,6 +87,22 @@ def _find_moved(one: Compiled, least: int) -> Iterator[Found]:
             found = _find_gathered_result(one, warned, axes) if result else _find_gathered_rows(one, warned)
             if found is not None:
                 yield found
+
+
+def _find_gathered_choices(one: Compiled, least: int) -> Iterator[Found]:
+    """Arrays that are gathered to choose a few numbers of them, if that is much of what the program moves."""
+    moved = sum(each.moved_bytes for each in one.program.collectives)
+    for warned in one.program.warned:
+        if warned.kind == "chosen-from" and max(least, moved // _INSIDE) <= warned.bytes and warned.line.file:
+            shown, axes, choice = warned.message.split("|")
+            yield Found(
+                "gathered", one.function.name, warned.line,
+                f"all of {shown} is gathered on every device at each call ({size_text(warned.bytes)}): {choice} "
+                f"chooses along a dimension that is sharded over {axes}",
+                advice=f"call {choice} on each device's shard, and then once more on what the shards gave: reshape "
+                "the dimension to (shards, size // shards), or use shard_map", bytes=warned.bytes,
+                see=(("function", one.function.line),),
+            )  # fmt: skip
 
 
 def _find_reordered(one: Compiled, least: int) -> Iterator[Found]:

@@ -27,6 +27,7 @@ _STEPS = 16
 _EXCHANGES = ("collective-permute", "all-to-all")
 _CUTS = frozenset(("split", "slice", "concatenate", "reshape", "pad", "dynamic_slice", "dynamic_update_slice", "rev"))
 _UPDATES = ("dynamic_update_slice", "scatter", "scatter-add")
+_CHOICES = frozenset(("top_k", "approx_top_k", "argmax", "argmin", "sort"))
 _PRODUCTS = frozenset(("dot", "convolution"))
 # What the program itself asks for by name, and what needs a neighbour's border.
 _ASKED = (
@@ -60,6 +61,8 @@ def _find_gathers(read: Read, collectives: list[Collective], products: bool) -> 
         name = instruction.op_name.rpartition("/")[2]
         if products and name == "reshape" and len(shapes.parse_arrays(instruction.shape)[0].dims) == 1:
             yield Warned("flattened", text, moved.line, moved.moved_bytes)
+        if choice := _find_choice(instruction):
+            yield Warned("chosen-from", f"{text}|{choice}", _line_using(instruction, read) or moved.line, moved.bytes)
         if of := _put_into(instruction):
             yield Warned("put-into", f"{of}|{text}", moved.line, moved.moved_bytes)
         if name in _UPDATES or _is_only_written_to(instruction):
@@ -102,6 +105,26 @@ def _is_only_written_to(one: Instruction) -> bool:
     """Return whether all users of an instruction write a part of its result."""
     users = one.computation.users_by_name.get(one.name, [])
     return bool(users) and all(user.op_name.rpartition("/")[2] in _UPDATES for user in users)
+
+
+def _find_choice(one: Instruction) -> str:
+    """Return the operation that chooses few numbers along the gathered dimension, if nothing else uses the result."""
+    last = len(shapes.parse_arrays(one.shape)[0].dims) - 1
+    if one.attribute_integers("dimensions") != [last]:
+        return ""
+    waiting, found = list(one.computation.users_by_name.get(one.name, [])), ""
+    for _ in range(_STEPS):
+        if not waiting:
+            return found
+        user = waiting.pop()
+        name = user.op_name.rpartition("/")[2]
+        if user.opcode == "all-gather" or user.opcode in _CARRY | _ALONE | _WITH_A_NUMBER:
+            waiting += user.computation.users_by_name.get(user.name, [])
+        elif name in _CHOICES:
+            found = name
+        else:
+            return ""
+    return ""
 
 
 def _is_top_k_along_other(one: Instruction, last: int, dimensions: list[int]) -> bool:

@@ -15,6 +15,7 @@ DATA = compile_lazily(r"(?i)(data|batch|dp|fsdp|ddp|hsdp|replica|zero)(_|\b|\d)"
 _SHARE = 0.01
 KEYS = compile_lazily(r"\.[^.\[\]]+|\[[^\]]*\]")
 """The keys of a path: `.layers`, `[0]`, `['w']`."""
+_OF_VARIABLES = ("value", "raw_value")
 _NAMED = compile_lazily(r"\.[^\d]|\[['\"]")
 _KEPT = compile_lazily(r"(?i)\b(opt(imizer)?(_?states?)?|mu|nu|m|v|trace|momentum|moments?|adam|exp_avg(_sq)?)\b")
 """What optimizers keep for each parameter is called so, or stands below such a name."""
@@ -125,10 +126,12 @@ def is_state(leaf: Array, one: Compiled) -> bool:
 
 def last_key(where: str) -> str:
     """The last key of a leaf that is a name, `w1` of `p['w1']`, `weight` of `out[1].weight`. Empty without
-    one, and for what Equinox passes, `dynamic_donate['first'][5]`: the number is all there is.
+    one, and for what Equinox passes, `dynamic_donate['first'][5]`: the number is all there is. Below a Variable of NNX
+    it is the name of the Variable.
     """
     keys = [] if where.startswith("dynamic") else [key for key in KEYS.findall(where) if _NAMED.match(key)]
-    return keys[-1].strip(".[]'\"") if keys else ""
+    names = [key.strip(".[]'\"") for key in keys]
+    return next((name for name in reversed(names) if name not in _OF_VARIABLES), "")
 
 
 def _is_moment(path: list[str], of: list[str]) -> bool:

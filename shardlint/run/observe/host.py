@@ -1,7 +1,9 @@
-"""Arrays that lie split, brought to the host and given to a function of the user's from there: it gets them whole."""
+"""Arrays of the host that functions of the user's take: what lay split before, and what each call copies anew."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +20,8 @@ _LOOK = 8
 _LARGEST = 2**23
 _ALIKE = 0.7
 _fetched: dict[int, tuple[Any, dict[str, Any]]] = {}
+_arguments: dict[int, tuple[Any, dict[str, Any]]] = {}
+"""Numpy arrays in trees that functions took when they first ran, which are copied to devices then."""
 _types: dict[tuple[Any, str], tuple[dict[str, Any], Any]] = {}
 _looks: dict[tuple[Any, str], int] = {}
 
@@ -38,6 +42,49 @@ def install(jax: Any) -> None:
     __array__.__doc__ = array.__doc__
     kind.__array__ = __array__
     fetched.install(jax)
+    _watch_copies()
+
+
+def _watch_copies() -> None:
+    """Watch how calls of compiled functions bring arrays to several devices."""
+    from jax._src.interpreters import pxla
+
+    shard = pxla.shard_args
+    at = list(inspect.signature(shard).parameters).index("args")
+
+    @functools.wraps(shard)
+    def shard_and_note(*args: Any, **kwargs: Any) -> Any:
+        for one in args[at] if len(args) > at and _arguments else ():
+            if id(one) in _arguments:
+                _note_copy(one)
+        return shard(*args, **kwargs)
+
+    pxla.shard_args = shard_and_note
+
+
+@silence_errors
+def _note_copy(one: Any) -> None:
+    known, facts = _arguments[id(one)]
+    if known() is not one:
+        del _arguments[id(one)]
+        return
+    facts["copies"] += 1
+    if facts["copies"] == 2:
+        write_event("copied-again", lines=user_stack()[:4], **{key: facts[key] for key in ("name", "defined", "leaf")})
+
+
+@silence_errors
+def note_host_arguments(
+    known: dict[str, Any], names: Sequence[str], args: Sequence[Any], leaf: Callable[..., Any]
+) -> None:
+    """Remember the numpy arrays that a function takes as parts of a tree, as weights are."""
+    if not called.is_user_function(known) or len(_arguments) >= _MOST:
+        return
+    for at, one in enumerate(args[: len(names)]):
+        tree = any(mark in names[at] for mark in ".[")
+        if tree and not hasattr(one, "sharding") and hasattr(one, "dtype") and bytes_when_whole(one) >= _LEAST:
+            facts = {"name": known["name"], "defined": known["defined"], "leaf": leaf(names[at], one, at), "copies": 0}
+            _arguments[id(one)] = (weakref.ref(one), facts)
 
 
 @silence_errors

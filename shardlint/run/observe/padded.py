@@ -206,7 +206,7 @@ def _find_padding_effect(
     for number, (first, second) in enumerate(zip(*results, strict=True)):
         if first.size <= _FEW and first.dtype.kind == "f" and np.isfinite([first, second]).all():
             if (np.abs(first - second) > _CHANGED * np.abs(first)).any():
-                lines = _lines_joining_rows(closed, number, rows)
+                lines = _lines_joining_rows(closed.jaxpr, number, rows)
                 return {"lines": lines} if lines else None
     return None
 
@@ -216,9 +216,9 @@ def _run_program(jax: Any, run: Any, args: Sequence[Any], shardings: Sequence[An
     return [jax.device_get(one) for one in run(*given)]
 
 
-def _lines_joining_rows(closed: Any, result: int, rows: int) -> list[Any]:
-    """The user's lines of the last operation before a result that makes one of all the rows."""
-    ops = flatten_body(closed.jaxpr)
+def _lines_joining_rows(jaxpr: Any, result: int, rows: int) -> list[Any]:
+    """The user's lines of the last operation before a result that makes one of all the rows, or of a device's own."""
+    ops = flatten_body(jaxpr)
     waiting, done = [ops.results[result]], set[int]()
     while waiting:
         number = waiting.pop(0)
@@ -229,5 +229,11 @@ def _lines_joining_rows(closed: Any, result: int, rows: int) -> list[Any]:
         lines = op.at or user_lines_of_traceback(op.eqn.source_info.traceback)
         if op.name == "reduce_sum" and rows in ops.shape_of_value(op.takes[0]) and lines:
             return lines[:4]
+        if op.name == "shard_map":
+            body = op.eqn.params["jaxpr"]
+            pairs = zip(body.invars, op.takes, strict=False)
+            own = [one.aval.shape[0] for one, outer in pairs if ops.shape_of_value(outer)[:1] == (rows,)]
+            if own and (found := _lines_joining_rows(body, op.gives.index(number), min(own))):
+                return found
         waiting += op.takes
     return []

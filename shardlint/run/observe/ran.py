@@ -82,6 +82,8 @@ def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | N
     if not split_taken and called.is_user_function(known) and any(one["held"] < one["bytes"] for one in taken):
         split_taken.append(lines)
     host.report_host_arguments(known, names, args, lines, describe_leaf)
+    if len({device for one in shardings for device in getattr(one, "device_set", ())}) > 1:
+        host.note_host_arguments(known, names, args, describe_leaf)
     padded.note_program(known, args, lines)
     kept = known.pop("again", ())
     again.judge_regions(jax, kept, args, known["regions"], _lines_drawing_array, _lines_making_array)

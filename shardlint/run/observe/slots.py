@@ -9,7 +9,7 @@ from .values import GATHER, MOVE, REDUCE, SCATTER, TYPES, Region, axes_of
 
 _RUNNING = frozenset(("cumsum", "cumlogsumexp", "cumprod"))
 _COUNTED = TYPES | {LOOP, "mul", "add", "sub", "reduce_sum", "select_n", "squeeze", "dot_general", "slice"}
-_TESTED = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
+_TESTED = frozenset(("lt", "le", "gt", "ge"))
 _WRITES = frozenset(("scatter", "scatter-add", "scatter_add"))
 _HANDED = TYPES | {LOOP, "mul", "div", "select_n", "transpose", "squeeze"}
 _MOST = 400
@@ -33,6 +33,8 @@ def is_counting_positions(number: int, ops: Flat) -> bool:
                 found = True
             elif op.name in _COUNTED:
                 waiting += op.gives
+            elif op.name in ("eq", "ne"):  # as one_hot has it
+                found = True
             elif op.name not in _TESTED:
                 return False
     return found

@@ -106,6 +106,28 @@ def find_host_round_trips(events: Events, least: int) -> Iterator[Found]:
         )  # fmt: skip
 
 
+def find_repeated_copies(events: Events, least: int) -> Iterator[Found]:
+    """Arrays of numpy that each call of a function copies from the host to its devices."""
+    calls: dict[str, list[dict[str, Any]]] = {}
+    for one in events.events_of_kind("copied-again"):
+        if one["lines"]:
+            calls.setdefault(str(first_line(one["lines"])), []).append(one)
+    for each in calls.values():
+        leaves = sorted((one["leaf"] for one in each), key=lambda leaf: -leaf["bytes"])
+        total = sum(leaf["bytes"] for leaf in leaves)
+        if leaves[0]["bytes"] < least:
+            continue
+        name, place = each[0]["name"], first_line(each[0]["lines"])
+        yield Found(
+            "copied-each-call", name, place,
+            f"each call of {name} copies {'an array' if len(leaves) == 1 else f'{len(leaves)} arrays'} "
+            f"({size_text(total)}) from the host to its devices: the program passes numpy arrays",
+            tuple(f"{leaf['name']} {format_array(leaf)}" for leaf in leaves[:6]),
+            "place the arrays once, before the calls: jax.device_put(arrays, sharding)", total,
+            see=(("defined", make_line(each[0]["defined"])),),
+        )  # fmt: skip
+
+
 def _make_unused_device_finding(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any]]) -> Found:
     count = math.prod(size for _, size in mesh["axes"])
     axes = ", ".join(f"{name}={size}" for name, size in mesh["axes"])

@@ -67,6 +67,7 @@ def _load_file(name: str) -> Any:
 
 
 _noted: dict[int, Any] = {}
+"""Notes by the identity of the exception, which a later one may have: type and text tell them apart."""
 
 
 def watch_exceptions() -> None:
@@ -98,6 +99,7 @@ def _note_calls(error: Any, tb: Any) -> None:
         del _noted[next(iter(_noted))]
     _noted[id(error)] = {
         "type": type(error),
+        "text": _message_of(error),
         "calls": _calls_by_instruction(places),
         "inside": _library_frames(entries),
         "context": _load_arguments()["layouts"]["context_mesh"](),
@@ -140,13 +142,10 @@ def _is_own(file: Any) -> Any:
 
 
 def _describe_error(error: Any) -> Any:
-    try:
-        text = str(error)[:_TEXT]
-    except Exception:
-        text = ""
+    text = _message_of(error)
     entries = list(_walk_traceback(error.__traceback__))
     noted = _noted.get(id(error), {})
-    noted = noted if noted.get("type") is type(error) else {}
+    noted = noted if (noted.get("type"), noted.get("text")) == (type(error), text) else {}
     calls = {**_calls_by_instruction([(one.tb_frame, one.tb_lasti) for one in entries]), **noted.get("calls", {})}
     return {
         "type": type(error).__name__,
@@ -159,6 +158,13 @@ def _describe_error(error: Any) -> Any:
         "devices": _device_count(),
         "line": getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None,
     }
+
+
+def _message_of(error: Any) -> str:
+    try:
+        return str(error)[:_TEXT]
+    except Exception:
+        return ""
 
 
 def _device_count() -> Any:
