@@ -437,6 +437,8 @@ def _pieces_left_by(call: Call, axes: tuple[str, ...]) -> Pieces:
 @mark_results("jax.lax.axis_index")
 def mark_index(call: Call, found: Value) -> Value:
     """By its number a device is chosen: what is made of it is one term of a sum over the devices."""
+    if axes := axis_names(call.argument_at(0, "axis_name")):
+        _note_collective(call, axes)
     if not isinstance(found, Layout):
         return found
     return replace(found, statistic=Statistic("part", found.differs, call.place))

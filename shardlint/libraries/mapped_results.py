@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _REDUCING = frozenset(("psum", "pmean", "pmax", "pmin"))
 _ASKING = frozenset(("axis_index", "axis_size"))
 _SOFTMAXES = ("softmax", "log_softmax")
+_CHOICES = ("top_k", "argmax", "argmin")
 # Parts of a state that hold gradients.
 _SUMS = re.compile(r"(?i)grad|accum")
 
@@ -83,12 +84,15 @@ def report_doubts(run: RunState, events: BodyEvents) -> None:
     events.doubts.clear()
     ways = {(one.axes, one.violation.said.get("way")) for one in doubts}
     for doubt in () if events.is_open else doubts:
-        found, over = doubt.violation, events.collectives_over(doubt.axes) - _ASKING
+        found, asked = doubt.violation, events.collectives_over(doubt.axes)
+        over = asked - _ASKING
         if found.kind == "piece.shifted":
             both = not found.said["way"] or {(doubt.axes, "on"), (doubt.axes, "back")} <= ways
             if both and not over - _REDUCING and (doubt.caller, doubt.axes) not in shifted:
                 shifted.add((doubt.caller, doubt.axes))  # `x[:, 1:] - x[:, :-1]` is one mistake
                 run.enter_violation(found)
+        elif not over and found.said["operation"] in _CHOICES and "axis_index" in asked:
+            continue  # what each device chose has its place in the whole array
         elif not over:
             run.enter_violation(found)
         elif found.said["operation"] in _SOFTMAXES and over <= {"psum", "pmean"} and not events.is_weighted:
