@@ -19,7 +19,7 @@ from shardlint.libraries.jax_numpy import (
     sizes_of,
     swap_dimensions,
 )
-from shardlint.libraries.jax_slices import compute_resized, dimension_of
+from shardlint.libraries.jax_slices import compute_resized, dimension_of, shape_with_size
 from shardlint.libraries.meeting import (
     NEWEST_CHANGE,
     NO_AXES,
@@ -36,11 +36,6 @@ from shardlint.libraries.meeting import (
 from shardlint.libraries.registry import register_function
 
 _BOTH = ("jax.numpy", "numpy")
-
-
-def _with_size(array: Layout, place: int, size: Size) -> Shape:
-    shape = array.shape or ()
-    return (*shape[:place], size, *shape[place + 1 :])
 
 
 @register_function(*(f"{module} astype" for module in _BOTH))
@@ -128,7 +123,7 @@ def changed_size(call: Call) -> Value:
     size = array.shape[place]
     one = isinstance(chosen, int) and (not inserts or layout_as_array(call.argument_at(2, "values")).rank == 0)
     count = size + (1 if inserts else -1) if one and isinstance(size, int) else None
-    shape = _with_size(array, place, count)
+    shape = shape_with_size(array, place, count)
     if not inserts and isinstance(chosen, int):
         return place_by_module(call, compute_resized(call, array, shape, array.dtype))
     whole = inserts and refuses_outside(call)
@@ -215,7 +210,7 @@ def differences_along(call: Call) -> Value:
     if array.shape is None or place is None or more or not isinstance(count, int):
         return place_by_module(call, computed_array(call, [array], None))
     size = array.shape[place]
-    shape = _with_size(array, place, max(size - count, 0) if isinstance(size, int) else None)
+    shape = shape_with_size(array, place, max(size - count, 0) if isinstance(size, int) else None)
     return place_by_module(
         call, compute_resized(call, array, shape, array.dtype if "float" in (array.dtype or "") else None)
     )

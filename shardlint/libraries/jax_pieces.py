@@ -12,7 +12,7 @@ from itertools import pairwise
 from shardlint.layouts.layout import Axes, Figure, Layout, Shape, Size, Spec, multiply_size
 from shardlint.layouts.values import Call, ListValue, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import check_whole_along, place_by_module, sizes_of
-from shardlint.libraries.jax_slices import dimension_of, record_gather, resized_spec
+from shardlint.libraries.jax_slices import dimension_of, record_gather, resized_spec, shape_with_size
 from shardlint.libraries.meeting import NO_AXES, is_recent, layout_as_array, meet_operands, spec_entry
 from shardlint.libraries.registry import register_function
 
@@ -38,15 +38,10 @@ def _result_with_spec(
     return place_by_module(call, base.with_shape(shape, spec))
 
 
-def _with_size(array: Layout, place: int, size: Size) -> Shape:
-    shape = array.shape or ()
-    return (*shape[:place], size, *shape[place + 1 :])
-
-
 def _resize_dimension(call: Call, array: Layout, place: int, size: Size) -> Layout:
     """The array with another size of a dimension, which keeps its axes where they divide it."""
     return _result_with_spec(
-        call, array, _with_size(array, place, size), resized_spec(call, array, place, size)
+        call, array, shape_with_size(array, place, size), resized_spec(call, array, place, size)
     )
 
 
@@ -125,7 +120,7 @@ def repeat_entries(call: Call) -> Value:
     elif not call.interpreter.mesh_known:
         spec = None
     return _result_with_spec(
-        call, array, _with_size(array, place, multiply_size(array.shape[place], count)), spec
+        call, array, shape_with_size(array, place, multiply_size(array.shape[place], count)), spec
     )
 
 
@@ -215,7 +210,7 @@ def take_along(call: Call) -> Value:
         and other is not None
         and _entries_except(spec, place) == _entries_except(other, place)
     )
-    shape = _with_size(array, place, index.shape[place])
+    shape = shape_with_size(array, place, index.shape[place])
     entries = (*spec[:place], NO_AXES, *spec[place + 1 :]) if same and spec else None
     return _result_with_spec(call, array, shape, entries, index)
 

@@ -162,6 +162,12 @@ def _base_of_slice(call: Call, array: Layout) -> Layout:
     return replace(meet_operands(call, [array]), dtype=array.dtype, summed=array.summed)
 
 
+def shape_with_size(array: Layout, place: int, size: Size) -> Shape:
+    """The shape of an array with another size of one dimension."""
+    shape = array.shape or ()
+    return (*shape[:place], size, *shape[place + 1 :])
+
+
 def dimension_of(call: Call, array: Layout, position: int, default: Value = 0) -> int | None:
     """The dimension that an `axis` argument names; None where it is not known."""
     axis = call.argument_at(position, "axis", default)

@@ -22,7 +22,7 @@ from shardlint.model.mesh.shardings import Shardings
 from shardlint.model.needs import GIVEN
 from shardlint.model.signatures import JITS, Jitted, jit_wrappings
 from shardlint.model.traced import Region
-from shardlint.model.values import Api, CallArguments, Place, Value
+from shardlint.model.values import Api, CallArguments, Place, Value, options
 from shardlint.rules_api.rule import (
     CONDITIONAL,
     NO_FIX,
@@ -281,6 +281,10 @@ class Site:
     def keyword(self, name: str) -> ast.keyword | None:
         """A keyword argument as written in this call."""
         return next((keyword for keyword in self.call.keywords if keyword.arg == name), None)
+
+    def is_call_of(self, call: ast.Call, *names: str) -> bool:
+        """Return whether a call is one of some library functions, whatever it may be bound to."""
+        return all(isinstance(one, Api) and one.name in names for one in options(self.value(call.func)))
 
     @property
     def short_name(self) -> str:

@@ -16,7 +16,7 @@ from shardlint.run.findings import (
     split_axes,
 )
 from shardlint.run.rules import distinct_compilations
-from shardlint.run.run import DATA, Run, is_state
+from shardlint.run.run import DATA, Run, is_state, root_argument
 from shardlint.source.patterns import compile_lazily
 from shardlint.verify.facts import Array, Collective, Line, Warned
 from shardlint.verify.texts import size_text
@@ -148,15 +148,10 @@ def _shared_axes(one: Compiled) -> set[str]:
     """The axes that split the batch and the state."""
     state = [leaf for leaf in one.arguments if is_state(leaf, one)]
     if not state:  # an evaluation gives none back: what it works with is a tree of many
-        roots = Counter(map(_root_argument, one.arguments))
-        state = [leaf for leaf in one.arguments if roots[_root_argument(leaf)] >= _TREE]
+        roots = Counter(map(root_argument, one.arguments))
+        state = [leaf for leaf in one.arguments if roots[root_argument(leaf)] >= _TREE]
     batch = [leaf for leaf in one.arguments if leaf not in state]
     return split_axes(state) & split_axes(batch)
-
-
-def _root_argument(leaf: Array) -> str:
-    """The argument that a leaf is part of."""
-    return leaf.where.partition("[")[0].partition(".")[0]
 
 
 def _named_axes(axes: str) -> set[str]:

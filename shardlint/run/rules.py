@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found, bytes_per_device, bytes_when_whole, count_text, describe_leaves
-from shardlint.run.run import Run, is_state, last_key
+from shardlint.run.run import Run, is_state, last_key, root_argument
 from shardlint.verify.facts import Array, Line
 from shardlint.verify.texts import size_text
 
@@ -148,11 +148,11 @@ def find_missing_donations(each: Sequence[Compiled], run: Run) -> Iterator[Found
         donors = [leaf for leaf in one.arguments if leaf.donated]
         if not donors or any(leaf.aliased is not False or _reason_buffer_unused(leaf, one) for leaf in donors):
             continue
-        names = {_parameter_name(leaf) for leaf in donors}
+        names = {root_argument(leaf) for leaf in donors}
         kept: dict[str, list[Array]] = defaultdict(list)
         for leaf in one.arguments:
-            if _parameter_name(leaf) not in names and run.is_large(leaf, one):
-                kept[_parameter_name(leaf)].append(leaf)
+            if root_argument(leaf) not in names and run.is_large(leaf, one):
+                kept[root_argument(leaf)].append(leaf)
         for name, leaves in kept.items():
             if bytes_per_device(leaves) > bytes_per_device(donors) and all(is_state(leaf, one) for leaf in leaves):
                 yield Found(
@@ -166,10 +166,6 @@ def find_missing_donations(each: Sequence[Compiled], run: Run) -> Iterator[Found
                     bytes_per_device(leaves), code="SL223",
                 )  # fmt: skip
                 return
-
-
-def _parameter_name(leaf: Array) -> str:
-    return leaf.where.partition("[")[0].partition(".")[0]
 
 
 def _reason_buffer_unused(leaf: Array, one: Compiled) -> str:

@@ -124,6 +124,11 @@ def is_state(leaf: Array, one: Compiled) -> bool:
     return False
 
 
+def root_argument(leaf: Array) -> str:
+    """The argument that a leaf is part of."""
+    return leaf.where.partition("[")[0].partition(".")[0]
+
+
 def last_key(where: str) -> str:
     """The last key of a leaf that is a name, `w1` of `p['w1']`, `weight` of `out[1].weight`. Empty without
     one, and for what Equinox passes, `dynamic_donate['first'][5]`: the number is all there is. Below a Variable of NNX

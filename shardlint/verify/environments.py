@@ -37,7 +37,7 @@ def describe_other_environment(python: str, place: Path) -> str:
         return "this project may have its own environment: pass --python PATH/TO/project/.venv/bin/python"
     if own is not None and _environment_of_python(str(found)) == own:
         return ""
-    return f"this project has its own environment: pass --python {shlex.quote(_shown_path(found))}"
+    return f"this project has its own environment: pass --python {shlex.quote(shown_path(found))}"
 
 
 def _environment_folders(place: Path) -> Iterator[Path]:
@@ -67,7 +67,7 @@ def _environment_of_python(python: str) -> Path | None:
     return None
 
 
-def _shown_path(path: Path) -> str:
+def shown_path(path: Path) -> str:
     """Relative to the working directory where it lies below it. Not resolved: an environment's Python is a link."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

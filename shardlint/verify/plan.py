@@ -12,7 +12,7 @@ from typing import Any
 from shardlint.source.notebook import read_program
 from shardlint.verify.alone import run_alone
 from shardlint.verify.cannot_run import CannotRun
-from shardlint.verify.environments import import_advice
+from shardlint.verify.environments import import_advice, shown_path
 from shardlint.verify.find import first_fixture
 from shardlint.verify.here import digest_of
 from shardlint.verify.judge import derive_status, failure_of_stopped, read_result, results_of
@@ -266,15 +266,9 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
         joined = [join_results(proof.code, level, bads[level], goods[level]) for level in levels]
         results[proof.code] = _leave_out_untold(joined)
         for result in joined:
-            result.line = _shown_path(proof.folder)
+            result.line = shown_path(proof.folder)
             result.rerun = f"shardlint verify --rules {proof.code} --level {result.level}{request.options}"
     return [result for proof in request.proofs for result in results[proof.code]]
-
-
-def _shown_path(path: Path) -> str:
-    """A path relative to the working directory where it lies below it."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _program_results(outcome: Outcome, role: str, levels: Sequence[str]) -> dict[str, Result]:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from shardlint.facts.origins import visible_argument_values
-from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk_nodes
@@ -26,7 +25,7 @@ def unplaced_puts(site: Site, owner: ast.AST) -> Iterator[ast.Call]:
             if (
                 last_name(call.func) == "device_put"
                 and not call.keywords
-                and _is_call_of(site, call, "jax.device_put")
+                and site.is_call_of(call, "jax.device_put")
             ):
                 yield call
 
@@ -84,14 +83,10 @@ def _is_unplaced_on_host(site: Site, call: ast.Call, *names: str) -> bool:
     if (
         not call.args
         or any(one.arg in _PLACING_KEYWORDS for one in call.keywords)
-        or not _is_call_of(site, call, *names)
+        or not site.is_call_of(call, *names)
     ):
         return False
     return site.program.region(site.file, call).traced not in ("always", "sometimes")
-
-
-def _is_call_of(site: Site, call: ast.Call, *names: str) -> bool:
-    return all(isinstance(one, Api) and one.name in names for one in options(site.value(call.func)))
 
 
 def gets_mesh_from_callers(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:

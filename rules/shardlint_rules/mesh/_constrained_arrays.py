@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.shapes import Shape, shape_of
-from shardlint.model.values import Api, Place, options
+from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 
 _PLACING = (
@@ -22,7 +22,7 @@ def shapes_under_spec(site: Site) -> Iterator[Shape]:
     """The known shapes of arrays that are placed by the site's spec, or mapped over by it."""
     spec: ast.expr = site.call
     around = site.file.parent(spec)
-    if isinstance(around, ast.Call) and _calls_one_of(site, around, "jax.sharding.NamedSharding"):
+    if isinstance(around, ast.Call) and site.is_call_of(around, "jax.sharding.NamedSharding"):
         spec = around
     for array in _constrained_arrays(site, spec):
         shape = shape_of(site.program.evaluator, array)
@@ -41,7 +41,7 @@ def _constrained_arrays(site: Site, spec: ast.expr) -> Iterator[Place]:
         ]
     for use in uses:
         position, outer = 0, file.parent(use)
-        if isinstance(outer, ast.Call) and _calls_one_of(site, outer, "jax.sharding.NamedSharding"):
+        if isinstance(outer, ast.Call) and site.is_call_of(outer, "jax.sharding.NamedSharding"):
             use, outer = outer, file.parent(outer)
         if isinstance(outer, ast.Tuple | ast.List):
             position, outer = outer.elts.index(use), file.parent(outer)
@@ -49,7 +49,7 @@ def _constrained_arrays(site: Site, spec: ast.expr) -> Iterator[Place]:
             isinstance(outer, ast.Call)
             and outer.args
             and use in outer.args[1:]
-            and _calls_one_of(site, outer, *_PLACING)
+            and site.is_call_of(outer, *_PLACING)
         ):
             yield Place(file, outer.args[0])
         mapped = file.parent(outer) if isinstance(outer, ast.keyword) else None
@@ -58,7 +58,3 @@ def _constrained_arrays(site: Site, spec: ast.expr) -> Iterator[Place]:
                 arguments = site.program.evaluator.read_arguments(end.place) if end.kind == "called" else None
                 if arguments is not None and position < len(arguments.positional):
                     yield arguments.positional[position]
-
-
-def _calls_one_of(site: Site, call: ast.Call, *names: str) -> bool:
-    return all(isinstance(one, Api) and one.name in names for one in options(site.value(call.func)))

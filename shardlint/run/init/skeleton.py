@@ -10,11 +10,12 @@ import ast
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from shardlint.source.patterns import compile_lazily
+from shardlint.syntax import last_name
 from shardlint.verify.cannot_run import CannotRun
 
 REFERENCE = compile_lazily(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -83,9 +84,9 @@ def _find_function(tree: ast.Module, names: Sequence[str]) -> _Found | None:
     for one in body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == names[-1]:
             jit = next((jit for each in one.decorator_list if (jit := _find_jit_call(each)) is not None), None)
-            static = any(_last_name(each) == "staticmethod" for each in one.decorator_list)
+            static = any(last_name(each) == "staticmethod" for each in one.decorator_list)
             return _Found(one, jit, tree, len(names) > 1 and not static)
-        if isinstance(one, ast.Assign) and [_last_name(target) for target in one.targets] == [names[-1]]:
+        if isinstance(one, ast.Assign) and [last_name(target) for target in one.targets] == [names[-1]]:
             jit = _find_jit_call(one.value)
             inner = jit.args[0] if jit is not None and jit.args else one.value
             named = _find_function(tree, [inner.id]) if isinstance(inner, ast.Name) and inner.id != names[-1] else None
@@ -97,17 +98,11 @@ def _find_jit_call(node: ast.expr) -> ast.Call | None:
     """The call that has a jit's options, of `jax.jit(...)` or `partial(jax.jit, ...)`."""
     if not isinstance(node, ast.Call):
         return None
-    if _last_name(node.func) in _JITS:
+    if last_name(node.func) in _JITS:
         return node
-    if _last_name(node.func) == "partial" and node.args and _last_name(node.args[0]) in _JITS:
+    if last_name(node.func) == "partial" and node.args and last_name(node.args[0]) in _JITS:
         return ast.Call(node.args[0], node.args[1:], node.keywords)
     return None
-
-
-def _last_name(node: ast.AST | None) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _write_fixture(reference: str, found: _Found) -> str:
@@ -197,7 +192,7 @@ def _shape_and_dtype(node: ast.expr | None, text: _Text) -> tuple[str, str] | No
     """The shape and type that a jaxtyping annotation gives, `Float[Array, "batch 128"]`."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
         return None
-    dtype = _DTYPES.get(_last_name(node.value))
+    dtype = _DTYPES.get(last_name(node.value))
     last = node.slice.elts[-1]
     if dtype is None or not isinstance(last, ast.Constant) or not isinstance(last.value, str):
         return None
@@ -245,7 +240,7 @@ def _option_specs(jit: ast.Call | None, key: str) -> list[str]:
 def _spec_text(node: ast.expr) -> str:
     calls = [
         one for one in ast.walk(node)
-        if isinstance(one, ast.Call) and _last_name(one.func) in ("P", "PartitionSpec", "PS")
+        if isinstance(one, ast.Call) and last_name(one.func) in ("P", "PartitionSpec", "PS")
     ]  # fmt: skip
     if len(calls) != 1 or isinstance(node, ast.Dict):
         return ""
@@ -268,15 +263,15 @@ def _find_mesh(tree: ast.Module) -> tuple[str, str]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        if _last_name(node.func) in ("Mesh", "make_mesh") and len(node.args) > 1:
+        if last_name(node.func) in ("Mesh", "make_mesh") and len(node.args) > 1:
             names = _literal_value(node.args[1])
             sizes = _literal_value(node.args[0])
             if isinstance(names, tuple) and all(isinstance(name, str) for name in names):
                 if isinstance(sizes, tuple) and len(sizes) == len(names) and all(type(one) is int for one in sizes):
-                    return _format_mesh(dict(zip(names, sizes, strict=True))), ""
+                    return format_mesh(dict(zip(names, sizes, strict=True))), ""
                 axes = dict.fromkeys(names)
                 break
-        if _last_name(node.func) in ("P", "PartitionSpec"):
+        if last_name(node.func) in ("P", "PartitionSpec"):
             for part in node.args:
                 value = _literal_value(part)
                 found = value if isinstance(value, tuple) else (value,)
@@ -289,7 +284,7 @@ def _find_mesh(tree: ast.Module) -> tuple[str, str]:
         shared[name] = left if last else 2 if left > 1 else 1
         left = max(1, left // shared[name])
     assert math.prod(shared.values()) <= _DEVICES
-    return _format_mesh(shared), "  # choose the sizes"
+    return format_mesh(shared), "  # choose the sizes"
 
 
 def _literal_value(node: ast.expr) -> object:
@@ -300,5 +295,6 @@ def _literal_value(node: ast.expr) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _format_mesh(mesh: dict[str, int]) -> str:
+def format_mesh(mesh: Mapping[str, int]) -> str:
+    """A mesh as code: the sizes of its axes by name."""
     return "{" + ", ".join(f'"{name}": {size}' for name, size in mesh.items()) + "}"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from shardlint.run.init.recorded import Argument, Function, Program
+from shardlint.run.init.skeleton import format_mesh
 from shardlint.verify.spec import P
 
 _WIDTH = 110
@@ -176,7 +177,7 @@ def _function_lines(one: Function) -> Iterator[str]:
     called = one.jit is not None or one.after or one.made or one.runs
     fields = [
         f"fn=call_{one.name}," if called else f'fn="{one.reference_to}",',
-        f"meshes=[{_plain_mesh(one.mesh)}],",
+        f"meshes=[{format_mesh(one.mesh)}],",
         "args=[",
         *(f"    {line}" for text in given for line in text.splitlines()),
         "],",
@@ -249,10 +250,6 @@ def _program_caller_code(one: Function, program: Program) -> str:
 def _takes_mesh(code: str) -> bool:
     """Return whether an argument holds the mesh, as a config may."""
     return any(isinstance(node, ast.Name) and node.id == "mesh" for node in ast.walk(ast.parse(code, mode="eval")))
-
-
-def _plain_mesh(mesh: Mapping[str, int]) -> str:
-    return "{" + ", ".join(f'"{name}": {size}' for name, size in mesh.items()) + "}"
 
 
 def _argument_code(argument: Argument, maker: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shardlint.output.phrases import format_count
 from shardlint.verify.facts import Program
 from shardlint.verify.html.page import (
     Cell,
@@ -157,8 +158,8 @@ def _sweep_table(fixtures: Sequence[_Fixture]) -> Html:
     if not rows:
         return join_html([])
     heading = render_element("h2", "All meshes", id="sweep")
-    runs = _count_things(len(rows), "run")
-    caption = f"{runs} of {_count_things(len(fixtures), 'fixture')} on a mesh; a header sorts"
+    runs = format_count(len(rows), "run")
+    caption = f"{runs} of {format_count(len(fixtures), 'fixture')} on a mesh; a header sorts"
     return render_element(
         "section", heading, render_table(columns, rows, caption=caption, row_classes=classes, long=len(rows) > 40)
     )
@@ -198,10 +199,6 @@ def _first_failure_line(on: _OnMesh) -> str:
     """The first line of the first failure."""
     texts = (text for result in on.results for _, text in failure_texts(result.failures))
     return next(texts, "").partition("\n")[0]
-
-
-def _count_things(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _short_fixture_name(name: str) -> str:

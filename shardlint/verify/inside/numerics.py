@@ -169,7 +169,7 @@ def _run_on_one_device(
         raise _Stop(
             f"the run on one device {failure_from_exception(error).message}\nperhaps {_OWN_MESH}"
         ) from error
-    spread = [where for _, where, leaf in tree.flatten_tree(output) if _is_spread(leaf)]
+    spread = [where for _, where, leaf in tree.flatten_tree(output) if place.is_spread(leaf)]
     if spread:
         raise _Stop(f"the run on one device used several (out{spread[0]}): {_OWN_MESH}")
     arrays = bool(tree.array_leaves(output, ""))
@@ -192,10 +192,6 @@ def _unstable_failure(
         "state; so its result cannot be compared"
     )
     return Failure("numbers", message, "fn", "" if worst is None else worst.path)
-
-
-def _is_spread(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
 
 
 def _tolerance_by_path(got: Mapping[str, tuple[str, Any]], lowest: str) -> Callable[[str], float]:

@@ -103,11 +103,11 @@ def make_one(
     elif argument.spec is not None:
         chosen = dict.fromkeys(arrays, P.make_spec(argument.spec))
     else:
-        chosen = {path: None if _is_spread(leaf) else _described_spec(leaf) for path, leaf in arrays.items()}
+        chosen = {path: None if is_spread(leaf) else _described_spec(leaf) for path, leaf in arrays.items()}
     return HostArgument(value, chosen, argument.below, index)
 
 
-def _is_spread(leaf: Any) -> bool:
+def is_spread(leaf: Any) -> bool:
     """Return whether an array was already placed on several devices by the program."""
     return isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
 
