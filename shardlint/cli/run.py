@@ -48,7 +48,8 @@ def _check_report_paths(
     "--processes",
     type=click.IntRange(2, 64),
     metavar="N",
-    help="Start the program N times, joined by jax.distributed, and compare the processes.",
+    help="Start the program N times, joined by jax.distributed, and compare the processes. {process}, {processes} and "
+    "{coordinator} in COMMAND are filled in.",
 )
 @click.option(
     "--strict", is_flag=True, help="Exit with 1 if there are findings and the program exits with 0."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from shardlint.run.findings import Found
 from shardlint.run.launches import Launch, read_launches
-from shardlint.run.observed.events import Events, function_of_place, make_line
+from shardlint.run.observed.events import Events, first_line, function_of_place, make_line
 from shardlint.run.processes import Ran
 from shardlint.source.patterns import compile_lazily
 from shardlint.verify.facts import Line
@@ -41,6 +41,7 @@ def compare_processes(ran: Ran, events: Sequence[Events]) -> tuple[list[Found], 
     if not found:
         found += _find_hangs(ran, events)
     found += _find_value_differences(started)
+    found += _find_equal_rows(started)
     found += _find_shared_files(events)
     return found, notes
 
@@ -185,7 +186,7 @@ def _find_value_differences(started: list[list[Launch]]) -> Iterator[Found]:
             here = {one[0]: one for one in theirs.held}
             parts = [
                 f"{name} {text}"
-                for name, text, hashes in mine.held
+                for name, text, hashes, _ in mine.held
                 if name in here
                 and any(hashes[key] != here[name][2][key] for key in hashes.keys() & here[name][2].keys())
             ]
@@ -202,6 +203,35 @@ def _find_value_differences(started: list[list[Launch]]) -> Iterator[Found]:
                     code="SL806" if any("key" in part for part in parts) else "",
                 )  # fmt: skip
                 return  # what is computed from it differs as well
+
+
+def _find_equal_rows(started: list[list[Launch]]) -> Iterator[Found]:
+    """Arguments that are split between processes, of which two hold the same numbers: a batch that all read alike."""
+    for other in range(1, len(started)):
+        for mine, theirs in zip(started[0], started[other], strict=False):
+            if (mine.program, mine.name) != (theirs.program, theirs.name):
+                break
+            there = {one[0]: one[2] for one in theirs.held}
+            equal = [one for one in mine.held if _has_equal_parts(one[2], there.get(one[0], {}))]
+            if equal:
+                parts = [f"{name} {text}" for name, text, _, _ in equal]
+                made = next((first_line(lines) for *_, lines in equal if lines), mine.user_line)
+                yield Found(
+                    "same-rows", mine.name, made,
+                    f"processes 0 and {other} hold the same rows of {parts[0]}: `{mine.name}` takes it sharded between "
+                    "the processes, so each row counts several times",
+                    tuple(parts[:6]),
+                    advice=f"give each process its own rows: seed the loader with {_INDEX}, or select by it",
+                    see=(("called", mine.user_line),),
+                )  # fmt: skip
+                return
+
+
+def _has_equal_parts(mine: Mapping[str, str], theirs: Mapping[str, str]) -> bool:
+    """Return whether two processes hold other regions of an array, and the same numbers in them."""
+    if not mine or mine.keys() & theirs.keys() or any(digest.startswith("=") for digest in mine.values()):
+        return False
+    return sorted(mine.values()) == sorted(theirs.values())
 
 
 def _find_shared_files(events: Sequence[Events]) -> Iterator[Found]:

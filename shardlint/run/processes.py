@@ -141,6 +141,8 @@ def _start_process(
         "SHARDLINT_RUN_COORDINATOR": address,
         "PYTHONUNBUFFERED": "1",
     }
+    values = {"process": str(number), "processes": str(count), "coordinator": address}
+    words = [_fill_in(word, values) for word in words]
     try:
         child = subprocess.Popen(
             words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -149,6 +151,13 @@ def _start_process(
     except (OSError, subprocess.SubprocessError) as error:
         raise CannotRun(f"cannot start {shlex.join(words)}: {error}") from None
     return Process(number, own, raised, stacks, child)
+
+
+def _fill_in(word: str, values: Mapping[str, str]) -> str:
+    """A word of the command with what a program that takes its process as an argument must be told."""
+    for name, value in values.items():
+        word = word.replace(f"{{{name}}}", value)
+    return word
 
 
 def _wait_for_all(processes: Sequence[Process], end: float | None) -> tuple[str, bool]:

@@ -18,8 +18,10 @@ from tests.programs import skip_without
 
 ROOT = Path(__file__).parent / "data" / "process_programs"
 ALL = sorted(path.name for path in ROOT.iterdir() if (path / "bad.py").exists())
-FEW = ("02_seed_by_process", "06_other_order")
+FEW = ("02_seed_by_process", "06_other_order", "08_same_rows_in_each_process")
 NAMES = ALL if os.environ.get("SHARDLINT_ALL_PROGRAMS") else FEW
+# Programs that take their process as arguments.
+ARGUMENTS = {"08_same_rows_in_each_process": ["--rank={process}", "--world={processes}", "--address={coordinator}"]}
 CODES = {"03_one_step_more": 124, "04_one_raises": 1}
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
 pytestmark = [pytest.mark.longer, pytest.mark.skipif(os.name != "posix", reason="--processes")]
@@ -28,6 +30,7 @@ pytestmark = [pytest.mark.longer, pytest.mark.skipif(os.name != "posix", reason=
 def run(program: Path, folder: Path, seconds: int = 40) -> tuple[int, dict[str, object], str]:
     words = [sys.executable, "-m", "shardlint", "run", "--processes", "2", "--devices", "2"]
     words += ["--timeout", str(seconds), "--report", "out.json", "--", PYTHON, str(program)]
+    words += ARGUMENTS.get(program.parent.name, [])
     ended = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120)
     return ended.returncode, json.loads((folder / "out.json").read_text()), ended.stdout + ended.stderr
 

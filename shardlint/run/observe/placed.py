@@ -29,6 +29,8 @@ def install(jax: Any) -> None:
     )
     jax.make_array_from_callback = _wrap_callback_maker(jax, jax.make_array_from_callback)
     jax.make_array_from_single_device_arrays = _wrap_callback_maker(jax, jax.make_array_from_single_device_arrays)
+    if hasattr(jax, "make_array_from_process_local_data"):
+        jax.make_array_from_process_local_data = _wrap_local_maker(jax, jax.make_array_from_process_local_data)
     for name in ("asarray", "array"):
         setattr(jax.numpy, name, _wrap_transfer(jax, getattr(jax.numpy, name), f"jnp.{name}"))
 
@@ -50,6 +52,23 @@ def _wrap_transfer(jax: Any, function: Callable[..., Any], name: str) -> Callabl
 def _note_brought(result: Any, name: str) -> None:
     if bytes_when_whole(result) >= _LEAST:
         ran.note_host(result, user_stack(), name)
+
+
+def _wrap_local_maker(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def make_and_note(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        _note_made(jax, result)
+        return result
+
+    return make_and_note
+
+
+@silence_errors
+def _note_made(jax: Any, result: Any) -> None:
+    lines = user_stack()
+    for one in jax.tree_util.tree_leaves(result):
+        ran.note_put(one, lines)
 
 
 def _wrap_callback_maker(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:

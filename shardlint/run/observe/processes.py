@@ -115,6 +115,8 @@ def _note_launch(jax: Any, executable: Any, args: Any) -> None:
 def _note_largest_arguments(jax: Any, number: int, names: list[str], args: Any) -> None:
     """Take down what each part of the largest arguments holds, by where in the array it lies."""
     largest = sorted(enumerate(args), key=lambda pair: -int(getattr(pair[1], "size", 0) or 0))[:_SAMPLED]
+    from .ran import lines_placing_array
+
     held = []
     for at, one in largest:
         if not hasattr(one, "dtype") or not hasattr(one, "shape"):
@@ -131,14 +133,18 @@ def _note_largest_arguments(jax: Any, number: int, names: list[str], args: Any) 
         parts = {key: _digest_data(jax, data) for key, data in list(shards.items())[:8]}
         if all(parts.values()):
             name = names[at] if at < len(names) else f"argument {at}"
-            held.append([name, f"{one.dtype}{list(one.shape)}", parts])
+            held.append([name, f"{one.dtype}{list(one.shape)}", parts, lines_placing_array(one)])
     if held:
         _write_record({"n": number, "held": held})
 
 
 def _digest_data(jax: Any, data: Any) -> str:
+    """A digest of a sample, with "=" in front if all its numbers are the same; "" where it has none."""
     sample = replicas._sample_shard(jax, data)
-    return "" if sample is None else hashlib.sha1(sample.tobytes()).hexdigest()[:16]
+    if sample is None:
+        return ""
+    constant = sample.size < 2 or bool((sample == sample[0]).all())
+    return ("=" if constant else "") + hashlib.sha1(sample.tobytes()).hexdigest()[:16]
 
 
 def digest_program(computation: Any) -> str:
