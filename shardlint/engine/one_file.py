@@ -372,7 +372,8 @@ class Checker:
         from shardlint.engine.groups import Look
 
         if self._last is not None and self._last is not scope:
-            self._last.project_program.trim_for_next_project()
+            scopes = [one for one in self._scopes.values() if "project_program" in vars(one)]
+            scopes[0].project_program.trim_projects(one.project_program for one in scopes)
         self._last = scope
         scope.project_program.trim_memory()
         facts = scope.project.parse_checked(source, absolute)

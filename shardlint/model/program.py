@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from copy import copy
 from pathlib import Path
 from typing import TypeVar, cast
@@ -37,7 +37,7 @@ Room = TypeVar("Room")
 # How much may be kept parsed at once, in bytes. With half of it maxtext, jax and axlearn are parsed and evaluated again
 # several times, which costs a quarter of the time and takes no less memory at its peak.
 _KEPT = 800_000_000
-_KEPT_BESIDE = 20_000_000
+_KEPT_OF_ALL = 1_000_000_000
 
 __all__ = ["Program"]
 
@@ -86,10 +86,15 @@ class Program:
         if self.project.is_heavier_than(_KEPT):
             self.forget_trees()
 
-    def trim_for_next_project(self) -> None:
-        """When files of another project come next: let go of all but what takes little memory."""
-        if self.project.parsed_bytes > _KEPT_BESIDE:
-            self.forget_trees()
+    @staticmethod
+    def trim_projects(programs: Iterable[Program]) -> None:
+        """Between two projects: let go of the parsed trees of all if they take much memory together. That takes time,
+        and none is saved at the end of a run.
+        """
+        held = list(programs)
+        if sum(one.project.parsed_bytes for one in held) > _KEPT_OF_ALL:
+            for one in held:
+                one.forget_trees()
 
     def forget_trees(self) -> None:
         """Let go of all parsed trees and all that was learned from them."""

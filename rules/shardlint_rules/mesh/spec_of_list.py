@@ -136,6 +136,7 @@ class SpecOfList(Rule):
             label="one entry",
             help=f"write {whole} for one axis per dimension",
             form=form,
+            harm=Harm.CRASH if form == "by-dimension" else None,
             why="; ".join(filter(None, [held.why, why])),
             fix=fix,
         )
