@@ -114,7 +114,7 @@ def test_what_hangs_is_seen(fuzz: ModuleType, tmp_path: Path, monkeypatch: pytes
         while True:
             pass
 
-    monkeypatch.setattr(fuzz, "check", hang)
+    monkeypatch.setattr(fuzz, "check_paths", hang)
     assert kinds(fuzz, tmp_path, "x = 1\n", limit=0.2) == ["slow"]
 
 
@@ -136,24 +136,24 @@ def test_a_wrong_exit_code_is_seen(fuzz: ModuleType, tmp_path: Path, monkeypatch
 def test_a_fix_that_breaks_a_file_is_seen(
     fuzz: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bytes, found: list[str]
 ) -> None:
-    real = fuzz.fix
+    real = fuzz.fix_files
 
     def breaking(paths: list[Path], *arguments: object, **kwargs: object) -> object:
         (paths[0] / "m0.py").write_bytes(after)
         return real(paths, *arguments, **kwargs)
 
-    monkeypatch.setattr(fuzz, "fix", breaking)
+    monkeypatch.setattr(fuzz, "fix_files", breaking)
     assert kinds(fuzz, tmp_path, "x = 1\n") == found
 
 
 def test_files_left_behind_are_seen(
     fuzz: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = fuzz.fix
+    real = fuzz.fix_files
 
     def littering(paths: list[Path], *arguments: object, **kwargs: object) -> object:
         (paths[0] / ".m0.py.shardlint").touch()
         return real(paths, *arguments, **kwargs)
 
-    monkeypatch.setattr(fuzz, "fix", littering)
+    monkeypatch.setattr(fuzz, "fix_files", littering)
     assert kinds(fuzz, tmp_path, "x = 1\n") == ["fix left files"]

@@ -30,7 +30,7 @@ def test_a_share_of_it_finds_nothing(tmp_path: Path) -> None:
 
 def test_a_next_run_that_does_nothing_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fuzz = load("fuzz_fixes")
-    monkeypatch.setattr(fuzz, "fix", lambda *given, **options: None)
+    monkeypatch.setattr(fuzz, "fix_files", lambda *given, **options: None)
     new = dict.fromkeys(fuzz._FILES, "")
     assert fuzz.kill_one_fix(Random(1), tmp_path, new).startswith("not fixed by the next run: ['shared.py'")
 

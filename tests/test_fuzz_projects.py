@@ -20,14 +20,14 @@ def test_a_share_of_it_finds_nothing(tmp_path: Path) -> None:
     counts = fuzz.fix_batch(1, range(12), tmp_path / "projects", tmp_path / "kept", True)
     assert (counts["projects"], counts["failures"]) == (12, 0)
     assert counts["ran"] > 6 and counts["moved"] > 2, "nothing moves that runs"
-    assert fuzz.project(1, 3) == fuzz.project(1, 3)
+    assert fuzz.make_project(1, 3) == fuzz.make_project(1, 3)
 
 
 def test_projects_are_python_and_hold_every_part() -> None:
     fuzz = load("fuzz_projects")
     everything = ""
     for number in range(120):
-        for path, text in fuzz.project(2, number).items():
+        for path, text in fuzz.make_project(2, number).items():
             if path.endswith(".py"):
                 ast.parse(text)
                 everything += text
@@ -51,13 +51,13 @@ def test_what_is_wrong_is_seen(changed: dict[str, str], said: str) -> None:
 
 def test_another_result_and_an_unused_import_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fuzz = load("fuzz_projects")
-    monkeypatch.setattr(fuzz, "project", lambda seed, number: {"main.py": "def main():\n    return 1\n"})
+    monkeypatch.setattr(fuzz, "make_project", lambda seed, number: {"main.py": "def main():\n    return 1\n"})
 
     def spoils(paths: list[Path], *given: object, **options: object) -> FixReport:
         (paths[0] / "main.py").write_text(f"{'import os' if paths[0].name == 'p0' else ''}\n\ndef main():\n    return {paths[0].name[1]}\n")
         return FixReport()
 
-    monkeypatch.setattr(fuzz, "fix", spoils)
+    monkeypatch.setattr(fuzz, "fix_files", spoils)
     counts = fuzz.fix_batch(1, range(3), tmp_path / "projects", tmp_path / "kept", True)
     assert counts["failures"] == 2, "0 has an unused import (and another result), 2 another result"
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["p0", "p2"]

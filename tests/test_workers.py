@@ -206,6 +206,6 @@ def test_a_project_around_another_is_parsed_once(
     log = tmp_path_factory.mktemp("log") / "parsed"
     _parsed(monkeypatch, log)
     monkeypatch.setattr(workers, "worth_it", lambda files: False)
-    monkeypatch.setattr(program, "_KEPT_BESIDE", 0)
+    monkeypatch.setattr(program, "_KEPT_OF_ALL", 0)
     assert len(told(check_paths([project], Options()))) == 14
     assert log.read_text().splitlines().count("places.py") == 1

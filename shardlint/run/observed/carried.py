@@ -13,6 +13,9 @@ from shardlint.run.rules import distinct_compilations
 from shardlint.run.run import Run, is_state, last_key
 from shardlint.verify.texts import size_text
 
+# What is smaller takes no time to copy, and does not grow with the model as weights and caches do.
+_LEAST = 4096
+
 
 def find_carried_whole(
     functions: Sequence[Sequence[Compiled]], run: Run, events: Events, told: set[str]
@@ -42,7 +45,7 @@ def find_carried_whole(
             if not leaf["placed"] and leaf["name"] in names
             if leaf["devices"] == 1 or (leaf["devices"] == 0 and (last_key(leaf["name"]), format_array(leaf)) in states)
         ]
-        if not leaves or one["name"] in seen:
+        if sum(leaf["bytes"] for leaf in leaves) < _LEAST or one["name"] in seen:
             continue
         seen.add(one["name"])
         leaves.sort(key=lambda leaf: -leaf["bytes"])
