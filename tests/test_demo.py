@@ -114,4 +114,4 @@ def test_a_step_that_breaks_down_ends_it(
     demo: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="broke down"):
-        demo.run(tmp_path, "check", "--no-such-option")
+        demo.run_command(tmp_path, "check", "--no-such-option")

@@ -137,7 +137,7 @@ def test_known_faults_are_caught(small: Runner) -> None:
 
 def test_a_missed_fault_stops_the_run(runner: Runner) -> None:
     class Blind:
-        def run(self, jobs: list[dict[str, object]]) -> Iterator[Outcome]:
+        def run_jobs(self, jobs: list[dict[str, object]]) -> Iterator[Outcome]:
             yield Outcome(jobs[0], [{"caught": [], "missed": ["a wrong number (execute): pass"]}])
 
     with pytest.raises(CannotRun, match="self-test failed"):

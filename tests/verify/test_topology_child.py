@@ -96,7 +96,7 @@ def fails(message):
     return fail
 
 for name, fixture in found.items():
-    accelerators.describe_topology = lambda topology: jax.devices()[: topology.devices]
+    accelerators.describe_topology = lambda topology: jax.devices()[: topology.device_count]
     jax.make_mesh, compiled.compile_function = make_mesh, compile_function
     if name.startswith("missing"):
         accelerators.describe_topology, accelerators.installed_compiler = describe, lambda platform: ""
