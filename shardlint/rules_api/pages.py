@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +38,6 @@ _CONDITIONAL = (
 # All bullets up to the end of the last one.
 _BULLETS = compile_lazily(r"\A.*^- .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _SECTION = compile_lazily(r"^## (.+)\n", re.MULTILINE)
-_PROVEN = compile_lazily(r"^- proven\b", re.MULTILINE)
 _UNNAMED = compile_lazily(r"^- (proven|possible)\b", re.MULTILINE)
 # Comments in a proof's programs for those who check them: fixtures/README.md describes them.
 _MARKER = compile_lazily(r"[ \t]+#\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*[ \t]*$", re.MULTILINE)
@@ -83,7 +81,7 @@ def render_page(rule: type[Rule]) -> str:
         facts += f"\n\nDeprecated: {rule.deprecated}"
     summary, *rest = _SECTION.split(inspect.cleandoc(rule.__doc__ or ""))
     sections = {title: text.strip() for title, text in zip(rest[::2], rest[1::2], strict=True)}
-    if _reports_conditional(rule, sections.get("Reports", "")):
+    if CONDITIONAL in rule.likely and f"`{CONDITIONAL}`" not in sections["Reports"]:
         sections["Reports"] = _BULLETS.sub(lambda found: f"{found[0]}\n{_CONDITIONAL}", sections["Reports"], count=1)
     folder = proof_folders().get(rule.code)
     if folder is not None:
@@ -91,15 +89,6 @@ def render_page(rule: type[Rule]) -> str:
     titles = sorted(sections, key=lambda title: HEADINGS.index(title) if title in HEADINGS else len(HEADINGS))
     body = "\n\n".join(f"## {title}\n{sections[title]}" for title in titles)
     return f"# {rule.code} {rule.name}\n\n{facts}\n\n{summary.strip()}\n\n{body}\n{_judged_section(rule)}"
-
-
-def _reports_conditional(rule: type[Rule], reports: str) -> bool:
-    """Return whether findings of a rule can have the form "conditional": those of a broken contract without a form of
-    their own (see `Site.report_violation`)."""
-    if CONDITIONAL not in rule.likely or f"`{CONDITIONAL}`" in reports or not _PROVEN.search(reports):
-        return False
-    functions = (*vars(rule).values(), *vars(sys.modules[rule.__module__]).values())
-    return any("report_violation" in one.__code__.co_names for one in functions if inspect.isfunction(one))
 
 
 def _example_sections(rule: type[Rule], folder: Path, advice: str) -> dict[str, str]:

@@ -323,13 +323,16 @@ class Takes:
 class Violates:
     """Trigger where a call breaks a contract of a library, of one of these kinds (see `shardlint.libraries`).
 
-    The site's `syntax` is the expression that breaks it, and `violation` says how.
+    The site's `syntax` is the expression that breaks it, and `violation` says how. `is_conditional` is false if the
+    rule gives each finding a form of its own, also where the contract may hold on another branch.
     """
 
     names: tuple[str, ...]
+    is_conditional: bool
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, is_conditional: bool = True) -> None:
         object.__setattr__(self, "names", names)
+        object.__setattr__(self, "is_conditional", is_conditional)
 
 
 Form = Literal[
@@ -491,7 +494,8 @@ class Rule:
             cls.detectors = tuple(replace(one, forms=one.forms or others) for one in found)
             is_open = any(not one.forms for one in found)
             cls.forms = () if is_open else tuple(form for form in get_args(Form) if form in named)
-        if any(isinstance(one, Violates) for one in cls.triggers) and CONDITIONAL not in cls.likely:
+        conditional = any(isinstance(one, Violates) and one.is_conditional for one in cls.triggers)
+        if conditional and CONDITIONAL not in cls.likely:
             cls.likely = (*cls.likely, CONDITIONAL)
             cls.assumptions = {CONDITIONAL: "The branch runs, and options keep their defaults.", **cls.assumptions}
 

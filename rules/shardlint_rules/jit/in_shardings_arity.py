@@ -80,7 +80,7 @@ class InShardingsArity(Rule):
     triggers = (
         Calls(*JITS, file_says=SHARDING_SETTINGS),
         Calls("jax.sharding.PartitionSpec"),
-        Violates("shardings.variables"),
+        Violates("shardings.variables", is_conditional=False),
     )
     in_version_checks = False
     fixes = "both"

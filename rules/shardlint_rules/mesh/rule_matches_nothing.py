@@ -61,7 +61,7 @@ class RuleMatchesNothing(Rule):
     triggers = (
         Calls(_SPEC, file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)),
         Calls(*_LOOKUPS),
-        Violates("pattern.anchored"),
+        Violates("pattern.anchored", is_conditional=False),
     )
     fixes = "none"
 

@@ -69,7 +69,11 @@ class UndeclaredAxis(Rule):
     harm = Harm.CRASH
     setting = "axis-names"
     behind = ("SL301", "SL406")
-    triggers = (*WAKES, Calls(_SPEC, *_MESHES, *sorted(COLLECTIVES)), Violates("collective.elsewhere"))
+    triggers = (
+        *WAKES,
+        Calls(_SPEC, *_MESHES, *sorted(COLLECTIVES)),
+        Violates("collective.elsewhere", is_conditional=False),
+    )
     fixes = "unsafe"
     by_hand = "shardlint cannot tell which axis is meant"
 

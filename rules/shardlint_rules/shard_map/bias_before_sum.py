@@ -33,7 +33,7 @@ class BiasBeforeSum(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("replicated-term",)
     assumptions: ClassVar[Mapping[str, str]] = {"replicated-term": "The sum is meant to count the term once."}
-    triggers = (Violates("term.counted"),)
+    triggers = (Violates("term.counted", is_conditional=False),)
     fixes = "none"
 
     @detector("violation", finds="replicated-term")

@@ -27,7 +27,7 @@ class CopiesSaved(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("saved",)
-    triggers = (Violates("rows.saved"),)
+    triggers = (Violates("rows.saved", is_conditional=False),)
     in_tests = False
     fixes = "none"
 

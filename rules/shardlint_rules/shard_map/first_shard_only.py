@@ -45,7 +45,7 @@ class FirstShardOnly(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("metric",)
     assumptions: ClassVar[Mapping[str, str]] = {"metric": "The figure is meant for the data of all devices."}
-    triggers = (Violates("rows.first"),)
+    triggers = (Violates("rows.first", is_conditional=False),)
     fixes = "none"
 
     @detector("violation")

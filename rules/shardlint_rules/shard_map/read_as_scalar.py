@@ -34,7 +34,7 @@ class ReadAsScalar(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("read",)
     assumptions: ClassVar[Mapping[str, str]] = {"read": "The program runs on more than one device."}
-    triggers = (Violates("rows.scalar"),)
+    triggers = (Violates("rows.scalar", is_conditional=False),)
     fixes = "none"
 
     @detector("violation", finds="read")

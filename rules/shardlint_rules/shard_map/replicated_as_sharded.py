@@ -34,7 +34,7 @@ class ReplicatedAsSharded(Rule):
     assumptions: ClassVar[Mapping[str, str]] = {
         "extra-axes": "The shards along the axis that the out spec names differ."
     }
-    triggers = (Violates("result.repeated"),)
+    triggers = (Violates("result.repeated", is_conditional=False),)
     in_tests = False
     fixes = "none"
 

@@ -31,7 +31,7 @@ class ReplicatedTwice(Rule):
         "replicated-twice": "The program calls these functions in this order.",
         "unreplicated-twice": "The program calls these functions in this order.",
     }
-    triggers = (Violates("rows.again", "rows.taken"),)
+    triggers = (Violates("rows.again", "rows.taken", is_conditional=False),)
     fixes = "none"
 
     @detector("violation", of="rows.again", finds="replicated-twice")
