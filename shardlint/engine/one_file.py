@@ -199,12 +199,15 @@ class Checker:
                 self._parts.update((str(path), parts) for path, parts in scope.project.parts.items())
         return self._parts
 
+    def _programs(self) -> list[Program]:
+        """The models of the projects that were asked for one."""
+        return [one.project_program for one in self._scopes.values() if "project_program" in vars(one)]
+
     def let_go(self) -> None:
         """Let go of all that was read of the projects so far."""
         self.parsed_parts()
-        for scope in self._scopes.values():
-            if "project_program" in vars(scope):
-                scope.project_program.forget_trees()
+        for program in self._programs():
+            program.forget_trees()
         self._scopes.clear()
         self._last = None
         self._answers.clear()
@@ -370,10 +373,10 @@ class Checker:
         self, scope: _Scope, absolute: Path, source: Source, index: RuleIndex, texts: Texts
     ) -> Look:
         from shardlint.engine.groups import Look
+        from shardlint.model import Program
 
         if self._last is not None and self._last is not scope:
-            scopes = [one for one in self._scopes.values() if "project_program" in vars(one)]
-            scopes[0].project_program.trim_projects(one.project_program for one in scopes)
+            Program.trim_projects(self._programs())
         self._last = scope
         scope.project_program.trim_memory()
         facts = scope.project.parse_checked(source, absolute)

@@ -102,7 +102,7 @@ class Modules(ModuleFrames):
         self._running.append(facts.path)
         try:
             run = Interpreter(self, facts)
-            run.allow_work(_MODULE_WORK, without_array=_MODULE_WORK)
+            run.allow_work(_MODULE_WORK, without_layout=_MODULE_WORK)
             run.region = SHARED
             run.import_module()
         finally:

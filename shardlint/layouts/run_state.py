@@ -32,7 +32,7 @@ from shardlint.syntax import FileFacts
 ContainerType = TypeVar("ContainerType", bound=Container)
 _WORK = 15_000
 _PATIENCE = 2_500
-"""How many steps without an array end a run: its arguments are read from a configuration that nobody knows."""
+"""How many steps that tell nothing of layouts end a run: it reads all from a configuration that nobody knows."""
 SHARED = object()
 """The region of what importing a module makes."""
 Flow = Literal["next", "leave", "break", "continue"]
@@ -189,10 +189,10 @@ class RunState(ABC):
         finally:
             self.region = before
 
-    def allow_work(self, steps: int, without_array: int = _PATIENCE) -> None:
+    def allow_work(self, steps: int, without_layout: int = _PATIENCE) -> None:
         """Set how many steps may follow, and how many in a row may tell nothing of layouts."""
-        self.work, self.patience = steps, without_array
-        self.least_work = max(steps - without_array, 0)
+        self.work, self.patience = steps, without_layout
+        self.least_work = max(steps - without_layout, 0)
 
     def count_step(self) -> None:
         """Count a step."""

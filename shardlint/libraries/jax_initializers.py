@@ -46,7 +46,7 @@ def make_initializer(call: Call) -> Value:
     """A function that makes arrays."""
     dtype = call.argument_at(_DTYPE.get(call.function_name, 3), "dtype", Library("jax.numpy.float32"))
 
-    def initialize(again: Call) -> Value:
+    def call_initializer(again: Call) -> Value:
         keywords = {
             "dtype": again.argument_at(2, "dtype", dtype),
             "out_sharding": again.argument_at(3, "out_sharding", None),
@@ -54,4 +54,4 @@ def make_initializer(call: Call) -> Value:
         args = (again.argument_at(0, "key"), again.argument_at(1, "shape"))
         return initialize_array(replace(again, name=call.name, args=args, keywords=keywords, open=False))
 
-    return Native(call.name, initialize)
+    return Native(call.name, call_initializer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TypeVar, cast
@@ -87,13 +87,12 @@ class Program:
             self.forget_trees()
 
     @staticmethod
-    def trim_projects(programs: Iterable[Program]) -> None:
+    def trim_projects(programs: Sequence[Program]) -> None:
         """Between two projects: let go of the parsed trees of all if they take much memory together. That takes time,
         and none is saved at the end of a run.
         """
-        held = list(programs)
-        if sum(one.project.parsed_bytes for one in held) > _KEPT_OF_ALL:
-            for one in held:
+        if sum(one.project.parsed_bytes for one in programs) > _KEPT_OF_ALL:
+            for one in programs:
                 one.forget_trees()
 
     def forget_trees(self) -> None:

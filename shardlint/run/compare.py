@@ -176,55 +176,56 @@ def _make_ahead_finding(ran: Ran, started: list[list[Launch]], more: int, less: 
     )  # fmt: skip
 
 
-def _find_value_differences(started: list[list[Launch]]) -> Iterator[Found]:
-    """Arguments of which processes hold different copies of the same part."""
-    told: set[str] = set()
+def _pair_launches(started: list[list[Launch]]) -> Iterator[tuple[int, Launch, Launch]]:
+    """Yield the launches that process 0 shares with each other process, up to the first in which they differ."""
     for other in range(1, len(started)):
         for mine, theirs in zip(started[0], started[other], strict=False):
             if (mine.program, mine.name) != (theirs.program, theirs.name):
                 break
-            here = {one[0]: one for one in theirs.held}
-            parts = [
-                f"{name} {text}"
-                for name, text, hashes, _ in mine.held
-                if name in here
-                and any(hashes[key] != here[name][2][key] for key in hashes.keys() & here[name][2].keys())
-            ]
-            if parts and not told & set(parts):
-                told |= set(parts)
-                yield Found(
-                    "not-equal", mine.name, mine.user_line,
-                    f"processes 0 and {other} compute with different values: "
-                    f"{'an argument' if len(parts) == 1 else f'{len(parts)} arguments'} of `{mine.name}` must "
-                    "be equal on all processes, and jax does not check this",
-                    tuple(parts),
-                    advice="make the value from the same seed on every process, or write "
-                    "multihost_utils.broadcast_one_to_all(value)",
-                    code="SL806" if any("key" in part for part in parts) else "",
-                )  # fmt: skip
-                return  # what is computed from it differs as well
+            yield other, mine, theirs
+
+
+def _find_value_differences(started: list[list[Launch]]) -> Iterator[Found]:
+    """Arguments of which processes hold different copies of the same part."""
+    for other, mine, theirs in _pair_launches(started):
+        here = {one[0]: one for one in theirs.held}
+        parts = [
+            f"{name} {text}"
+            for name, text, hashes, _ in mine.held
+            if name in here
+            and any(hashes[key] != here[name][2][key] for key in hashes.keys() & here[name][2].keys())
+        ]
+        if parts:
+            yield Found(
+                "not-equal", mine.name, mine.user_line,
+                f"processes 0 and {other} compute with different values: "
+                f"{'an argument' if len(parts) == 1 else f'{len(parts)} arguments'} of `{mine.name}` must "
+                "be equal on all processes, and jax does not check this",
+                tuple(parts),
+                advice="make the value from the same seed on every process, or write "
+                "multihost_utils.broadcast_one_to_all(value)",
+                code="SL806" if any("key" in part for part in parts) else "",
+            )  # fmt: skip
+            return  # what is computed from it differs as well
 
 
 def _find_equal_rows(started: list[list[Launch]]) -> Iterator[Found]:
     """Arguments that are split between processes, of which two hold the same numbers: a batch that all read alike."""
-    for other in range(1, len(started)):
-        for mine, theirs in zip(started[0], started[other], strict=False):
-            if (mine.program, mine.name) != (theirs.program, theirs.name):
-                break
-            there = {one[0]: one[2] for one in theirs.held}
-            equal = [one for one in mine.held if _has_equal_parts(one[2], there.get(one[0], {}))]
-            if equal:
-                parts = [f"{name} {text}" for name, text, _, _ in equal]
-                made = next((first_line(lines) for *_, lines in equal if lines), mine.user_line)
-                yield Found(
-                    "same-rows", mine.name, made,
-                    f"processes 0 and {other} hold the same rows of {parts[0]}: `{mine.name}` takes it sharded between "
-                    "the processes, so each row counts several times",
-                    tuple(parts[:6]),
-                    advice=f"give each process its own rows: seed the loader with {_INDEX}, or select by it",
-                    see=(("called", mine.user_line),),
-                )  # fmt: skip
-                return
+    for other, mine, theirs in _pair_launches(started):
+        there = {one[0]: one[2] for one in theirs.held}
+        equal = [one for one in mine.held if _has_equal_parts(one[2], there.get(one[0], {}))]
+        if equal:
+            parts = [f"{name} {text}" for name, text, _, _ in equal]
+            made = next((first_line(lines) for *_, lines in equal if lines), mine.user_line)
+            yield Found(
+                "same-rows", mine.name, made,
+                f"processes 0 and {other} hold the same rows of {parts[0]}: `{mine.name}` takes it sharded between "
+                "the processes, so each row counts several times",
+                tuple(parts[:6]),
+                advice=f"give each process its own rows: seed the loader with {_INDEX}, or select by it",
+                see=(("called", mine.user_line),),
+            )  # fmt: skip
+            return
 
 
 def _has_equal_parts(mine: Mapping[str, str], theirs: Mapping[str, str]) -> bool:

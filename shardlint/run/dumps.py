@@ -53,8 +53,7 @@ class ForwardWork:
 
     `products` are those of which the axes are known, `is_known` says that these are nearly all. `needed` are
     the multiplications of the whole program, 0 where they are not known, and `repeated` is how many times as many all
-    devices do. `repeated_line` is the line of the product
-    with the most needless work.
+    devices do. `repeated_line` is the line of the product with the most needless work.
     """
 
     products: tuple[Product, ...] = ()

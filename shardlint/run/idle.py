@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found, bytes_when_whole
+from shardlint.run.findings import Found, bytes_when_whole, split_axes
 from shardlint.run.observed.events import Events, first_line, format_array, make_line
 from shardlint.run.rules import distinct_compilations
 from shardlint.run.run import DATA, Run, is_state
@@ -64,7 +64,8 @@ def find_lost_splits(functions: Sequence[Sequence[Compiled]], told: set[str]) ->
 def _find_lost_split(one: Compiled) -> Found | None:
     work, mesh = one.work, one.program.mesh
     batch = [leaf for leaf in one.arguments if any(leaf.axes or ()) and not is_state(leaf, one)]
-    names = dict.fromkeys(name for leaf in batch for part in leaf.axes or () for name in part if mesh.get(name, 1) > 1)
+    split = split_axes(batch)
+    names = [name for name, size in mesh.items() if name in split and size > 1]
     parts = math.prod(mesh[name] for name in names)
     if work.repeated < _REPEATED or not work.repeated_line.file or one.partitions / work.repeated >= parts * _DIVIDED:
         return None

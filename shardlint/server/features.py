@@ -31,7 +31,7 @@ _WATCHED = (
 
 def _register_session(server: Server) -> None:
     @server.feature(lsp.INITIALIZE)
-    def initialize(params: lsp.InitializeParams) -> None:
+    def on_initialize(params: lsp.InitializeParams) -> None:
         server.begin_session(params)
 
     @server.feature(lsp.INITIALIZED)

@@ -159,7 +159,7 @@ class Screen:
     def find_words(self, data: bytes | Texts) -> list[str]:
         """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
         texts = Texts.make_texts(data)
-        words = self._needles.keys() & texts.identifiers
+        words = self._needles.keys() & texts.file_identifiers
         return self._words_near_texts(words, texts) if words else []
 
     def filter_words(self, hits: Iterable[str], data: bytes | Texts) -> list[str]:
@@ -198,8 +198,8 @@ class Texts(dict[bytes, bool]):
         return data if isinstance(data, cls) else cls(cast(bytes, data))
 
     @cached_property
-    def identifiers(self) -> set[bytes]:
-        """The identifiers."""
+    def file_identifiers(self) -> set[bytes]:
+        """The identifiers of the file."""
         return words_of(self.data)
 
     @cached_property
@@ -243,7 +243,7 @@ class Texts(dict[bytes, bool]):
         """Return whether a file imports a name from a module that does not have it. It may be True for a file without
         such imports.
         """
-        known, data, words = _known_names(text), self.data, self.identifiers
+        known, data, words = _known_names(text), self.data, self.file_identifiers
         for module, (last, names) in known.items():
             if last not in words or module + b"." not in data:
                 continue
@@ -293,7 +293,7 @@ class Texts(dict[bytes, bool]):
     @cached_property
     def _identifiers_once(self) -> bytes:
         """The identifiers, each once, blanks between them: a tenth of the file."""
-        return b" ".join(self.identifiers)
+        return b" ".join(self.file_identifiers)
 
     def is_name_used(self, text: bytes) -> bool:
         """Return whether a word occurs after a dot or in an import. It may be True for a line of prose."""
@@ -303,7 +303,7 @@ class Texts(dict[bytes, bool]):
                 return True
         elif self[b"." + word]:
             return True
-        if self[b"import *"] and word in self.identifiers:
+        if self[b"import *"] and word in self.file_identifiers:
             return True
         return word in self._imported_names
 
@@ -317,7 +317,7 @@ class Texts(dict[bytes, bool]):
         if library not in self._known_members:
             called = {*_CALLED_SO[library], *re.findall(rb"import " + library + rb" as (\w+)", self.data)}
             read = {
-                chain for name in called & self.identifiers for chain in _chain_pattern(name).findall(self.data)
+                chain for name in called & self.file_identifiers for chain in _chain_pattern(name).findall(self.data)
             }
             found = {one for chain in read for one in chain.split(b".")}
             self._known_members[library] = found
