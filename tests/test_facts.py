@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardlint.model.lifetime.liveness import use_of_result
+from shardlint.facts.result_uses import use_of_result
 from shardlint.model.reach import lookup_bindings
 from shardlint.source.text import Source
 from shardlint.source.words import names_bound_to_calls

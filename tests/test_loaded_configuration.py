@@ -14,9 +14,9 @@ from shardlint.config.certainty import Certainty
 from shardlint.engine.cache import shard
 from shardlint.engine.results import Options
 from shardlint.engine.run import check_paths
+from shardlint.facts.name_lists import _lists_in_configs
 from shardlint.model.mesh import configuration
 from shardlint.model.mesh.configuration import Configurations
-from shardlint.model.mesh.listed import _lists_in_configs
 from tests.conftest import Write
 
 Start = Callable[..., subprocess.CompletedProcess[bytes]]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from shardlint.config.targets import Targets
 from shardlint.config.versions import format_release, is_release_allowed
+from shardlint.facts.result_uses import ResultUse, use_of_result
+from shardlint.facts.shardings import Shardings
 from shardlint.model import Program, api
 from shardlint.model.branches import is_ruled_out
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.guards import expected_to_fail, is_branch_tested, is_release_guarded
-from shardlint.model.lifetime.liveness import ResultUse, use_of_result
 from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
-from shardlint.model.mesh.shardings import Shardings
 from shardlint.model.needs import GIVEN
 from shardlint.model.signatures import JITS, Jitted, jit_wrappings
 from shardlint.model.traced import Region

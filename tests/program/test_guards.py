@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from shardlint.facts.result_uses import reads_after
 from shardlint.model.guards import expected_to_fail, is_release_guarded
-from shardlint.model.lifetime.liveness import reads_after
 from tests.conftest import Asked
 
 Ask = Callable[..., Asked]

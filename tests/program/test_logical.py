@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from shardlint.facts.logical_rules import project_rules
 from shardlint.model import Program
-from shardlint.model.mesh.logical import project_rules
 from tests.conftest import Write
 
 TRAIN = """

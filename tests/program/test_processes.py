@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.model import Program
-from shardlint.model.process.backend import Backend
-from shardlint.model.process.processes import (
+from shardlint.facts.processes.backend_starts import Backend
+from shardlint.facts.processes.collective_calls import collective_calls
+from shardlint.facts.processes.conditions import (
     evaluate_on_first_process,
     find_process_guard,
     multi_process_evidence,
 )
-from shardlint.model.process.whole_program import collective_calls
+from shardlint.model import Program
 from shardlint.model.values import Place
 
 IMPORTS = "import jax\nfrom jax.experimental import multihost_utils\n"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.facts.repeated import is_test
+from shardlint.facts.shardings import JITS, PLACING
 from shardlint.model.evaluator.trees import MAPS
-from shardlint.model.mesh.shardings import JITS, PLACING
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Constant, Function, Transformed, options
 from shardlint.rules_api.rule import Finding, Harm, Lines, Rule, detector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardlint.model.mesh.logical import SETTERS
+from shardlint.facts.logical_rules import SETTERS
 from shardlint.rules_api.site import Site
 
 CONSTRAINTS = ("flax.linen.with_logical_constraint", "flax.linen.with_sharding_constraint")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.logical import LogicalRules
+from shardlint.facts.logical_rules import LogicalRules
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.logical_names import named_under_rules

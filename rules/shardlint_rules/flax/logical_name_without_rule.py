@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.logical import LogicalRules
+from shardlint.facts.logical_rules import LogicalRules
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.logical_names import TAKERS, named_under_rules

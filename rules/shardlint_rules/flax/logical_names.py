@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from shardlint.model.mesh.logical import LogicalRules, logical_rules_of, project_rules
+from shardlint.facts.logical_rules import LogicalRules, logical_rules_of, project_rules
 from shardlint.model.values import Constant, Place, options
 from shardlint.rules_api.site import Site
 

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.logical_rules import LogicalRules, logical_rules_of
 from shardlint.model.api import JIT_WRAPPERS
-from shardlint.model.mesh.logical import LogicalRules, logical_rules_of
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.logical_rules import SETTERS
 from shardlint.model.ends import End
-from shardlint.model.mesh.logical import SETTERS
 from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector, on_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.lifetime.effects import called_function, has_no_effects
+from shardlint.facts.side_effects import called_function, has_no_effects
 from shardlint.model.values import CallResult, Function, Parameter, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk_nodes

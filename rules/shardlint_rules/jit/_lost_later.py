@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.lifetime.liveness import use_of_result
+from shardlint.facts.result_uses import use_of_result
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.shardings import PLACING
-from shardlint.model.tracers import tracer_in_sight
+from shardlint.facts.shardings import PLACING
+from shardlint.facts.tracers import tracer_in_sight
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.facts.repeated import is_test
-from shardlint.model.lifetime.effects import called_function, has_no_effects
-from shardlint.model.mesh.shardings import PLACING
+from shardlint.facts.shardings import PLACING
+from shardlint.facts.side_effects import called_function, has_no_effects
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallResult, Items, Leaves, Place, Table, Value, options
 from shardlint.rules_api.rule import (

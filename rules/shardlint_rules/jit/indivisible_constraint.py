@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import ClassVar
 
+from shardlint.facts.shardings import PLACING
 from shardlint.model.mesh.meshes import Mesh, Spec
-from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Environment, Function, Place, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector

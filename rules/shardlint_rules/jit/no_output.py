@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.model_inputs import is_only_called
 from shardlint.model.lifetime.donation import PMAP
-from shardlint.model.lifetime.returned import is_only_called
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import Jitted
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options

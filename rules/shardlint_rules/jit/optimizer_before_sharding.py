@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.shardings import PLACING
+from shardlint.facts.shardings import PLACING
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector

@@ -6,9 +6,9 @@ import ast
 from copy import copy
 from itertools import islice
 
+from shardlint.facts.shardings import PLACING
 from shardlint.model.api import SIGNATURES
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.path_tests import MOST_TESTS, tests_on_path
 from shardlint.model.values import Api, CallArguments, CallResult, Constant, Transformed, options
 from shardlint.rules_api.site import Site

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.shardings import EXPLICIT_SINCE
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import Mesh, Spec, literal_leaves, mesh_of, sharding_parts, spec_of
-from shardlint.model.mesh.shardings import EXPLICIT_SINCE
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.lifetime.liveness import reads_after
+from shardlint.facts.result_uses import reads_after
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, Uses, detector

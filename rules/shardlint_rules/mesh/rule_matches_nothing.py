@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.logical import logical_rules_of
+from shardlint.facts.logical_rules import logical_rules_of
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
-from shardlint.model.mesh.listed import find_name_lists
+from shardlint.facts.name_lists import find_name_lists
 from shardlint.model.values import Assumed, Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site

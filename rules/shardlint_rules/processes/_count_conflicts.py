@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import is_index
-from shardlint.model.process.scales import ALL, PROCESS, PROCESSES, Scale, count_scale
+from shardlint.facts.processes.conditions import is_index
+from shardlint.facts.processes.count_scales import ALL, PROCESS, PROCESSES, Scale, count_scale
 from shardlint.model.reach import settled_expression
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site

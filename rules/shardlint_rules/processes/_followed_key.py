@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
+from shardlint.facts.controlled_code import find_result_uses
+from shardlint.facts.processes.global_arrays import GlobalArrays
 from shardlint.model import Program
 from shardlint.model.api import JIT_WRAPPERS
-from shardlint.model.asked import find_result_uses
 from shardlint.model.mesh.meshes import sharding_parts
 from shardlint.model.passed import receiving_parameters
-from shardlint.model.process.global_arrays import GlobalArrays
 from shardlint.model.values import (
     Api,
     CallArguments,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.scales import ALL, LISTS, PROCESS, Scale, count_scale
+from shardlint.facts.processes.count_scales import ALL, LISTS, PROCESS, Scale, count_scale
 from shardlint.model.reach import settled_expression
 from shardlint.model.values import Api, CallResult, options
 from shardlint.rules_api.site import Site

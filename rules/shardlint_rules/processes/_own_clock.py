@@ -5,9 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.asked import Asked, controlled_blocks, find_controlled_statements, find_result_uses
-from shardlint.model.process.processes import evaluate_on_first_process
-from shardlint.model.process.whole_program import Together, collective_calls
+from shardlint.facts.controlled_code import (
+    Asked,
+    controlled_blocks,
+    find_controlled_statements,
+    find_result_uses,
+)
+from shardlint.facts.processes.collective_calls import Together, collective_calls
+from shardlint.facts.processes.conditions import evaluate_on_first_process
 from shardlint.model.reach import find_binding_reads
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site

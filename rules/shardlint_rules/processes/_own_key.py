@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import Guard, find_process_guard
+from shardlint.facts.processes.conditions import Guard, find_process_guard
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk_nodes

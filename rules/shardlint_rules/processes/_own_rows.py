@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.asked import find_result_uses
-from shardlint.model.process.processes import multi_process_evidence
+from shardlint.facts.controlled_code import find_result_uses
+from shardlint.facts.processes.conditions import multi_process_evidence
 from shardlint.model.reach import find_binding_reads
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site

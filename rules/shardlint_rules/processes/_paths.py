@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.project_objects import evaluate_held_member, find_classes, stored_values
 from shardlint.model import Program
-from shardlint.model.held import evaluate_held_member, find_classes, stored_values
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Function, Place
 from shardlint.rules_api.site import Site

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.process.processes import is_index
+from shardlint.facts.processes.conditions import is_index
 from shardlint.model.values import CallResult, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily

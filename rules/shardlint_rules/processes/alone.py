@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.processes.collective_calls import Together
+from shardlint.facts.processes.conditions import (
+    find_process_guard,
+    multi_process_evidence,
+    reads_process_state,
+)
 from shardlint.model import Program
-from shardlint.model.process.processes import find_process_guard, multi_process_evidence, reads_process_state
-from shardlint.model.process.whole_program import Together
 from shardlint.model.reach import settled_expression
 from shardlint.model.values import CallResult, Place, options
 from shardlint.source.patterns import compile_lazily

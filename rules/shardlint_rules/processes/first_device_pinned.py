@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
-from shardlint.model.process.patches import calls_replacement
-from shardlint.model.process.processes import (
+from shardlint.facts.processes.conditions import (
     multi_process_evidence,
     process_question,
     reads_process_state,
     runs_code_with,
 )
+from shardlint.facts.processes.replaced_functions import calls_replacement
 from shardlint.model.values import Constant, Place
 from shardlint.rules_api.rule import (
     Calls,

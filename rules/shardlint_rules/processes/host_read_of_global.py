@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS
+from shardlint.facts.processes.conditions import ASKING_SAYS, SEVERAL_SAYS
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site

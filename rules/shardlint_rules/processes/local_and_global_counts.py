@@ -6,7 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import find_process_guard, multi_process_evidence, reads_process_state
+from shardlint.facts.processes.conditions import (
+    find_process_guard,
+    multi_process_evidence,
+    reads_process_state,
+)
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site

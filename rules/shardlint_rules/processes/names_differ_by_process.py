@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS
-from shardlint.model.process.whole_program import FLAX_SAVE
+from shardlint.facts.processes.collective_calls import FLAX_SAVE
+from shardlint.facts.processes.conditions import ASKING_SAYS, SEVERAL_SAYS
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site

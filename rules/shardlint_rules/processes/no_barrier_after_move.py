@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import evaluate_on_first_process
+from shardlint.facts.processes.conditions import evaluate_on_first_process
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site

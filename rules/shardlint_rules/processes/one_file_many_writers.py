@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import (
+from shardlint.facts.processes.conditions import (
     evaluate_on_first_process,
     find_process_guard,
     multi_process_evidence,

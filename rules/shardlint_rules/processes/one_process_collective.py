@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from shardlint.model.process.processes import (
+from shardlint.facts.processes.collective_calls import COLLECTIVES, FLAX_SAVE, Together, collective_calls
+from shardlint.facts.processes.conditions import (
     First,
     evaluate_on_first_process,
     find_guarding_decorator,
     leaves_at_end,
     may_ask_process,
 )
-from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Together, collective_calls
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule, detector
 from shardlint.rules_api.site import Site

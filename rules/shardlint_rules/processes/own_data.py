@@ -6,9 +6,14 @@ import ast
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from shardlint.facts.processes.conditions import INDEX as ASKING
+from shardlint.facts.project_objects import (
+    evaluate_held_member,
+    find_classes,
+    find_project_objects,
+    stored_values,
+)
 from shardlint.model import Program
-from shardlint.model.held import evaluate_held_member, find_classes, find_project_objects, stored_values
-from shardlint.model.process.processes import INDEX as ASKING
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, ClassValue, Function, Place
 from shardlint.source.lazy import dataclass

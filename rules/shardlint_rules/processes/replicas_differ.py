@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.processes.conditions import ASKING_SAYS, SEVERAL_SAYS, reads_process_state
 from shardlint.model import Program
-from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, reads_process_state
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardlint.model.process.processes import multi_process_evidence
+from shardlint.facts.processes.conditions import multi_process_evidence
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import is_index
+from shardlint.facts.processes.conditions import is_index
 from shardlint.model.values import CallResult, Constant, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name

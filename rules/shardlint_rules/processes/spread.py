@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.processes.all_devices import mesh_of_all
 from shardlint.model.api import JIT_WRAPPERS
-from shardlint.model.process.all_devices import mesh_of_all
 from shardlint.model.values import CallArguments, CallResult, Parameter, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
 

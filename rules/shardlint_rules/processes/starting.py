@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.process.backend import Backend, Started
+from shardlint.facts.processes.backend_starts import Backend, Started
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts

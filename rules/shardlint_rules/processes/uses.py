@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.controlled_code import find_result_uses
+from shardlint.facts.project_objects import read_in_class, sole_assigned_values
 from shardlint.model import Program
-from shardlint.model.asked import find_result_uses
-from shardlint.model.held import read_in_class, sole_assigned_values
 from shardlint.model.passed import receiving_parameters
 from shardlint.model.reach import find_binding_reads
 from shardlint.model.values import Place, options

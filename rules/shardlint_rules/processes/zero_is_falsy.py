@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.held import find_classes
-from shardlint.model.process.processes import INDEX
+from shardlint.facts.processes.conditions import INDEX
+from shardlint.facts.project_objects import find_classes
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from shardlint.facts.side_effects import has_no_effects
 from shardlint.model import Program
-from shardlint.model.lifetime.effects import has_no_effects
 
 OWN = """
 def f(x):

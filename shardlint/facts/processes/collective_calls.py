@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shardlint.facts.processes.all_devices import sharding_of_all
+from shardlint.facts.processes.communication import call_communicates
+from shardlint.facts.processes.global_arrays import METHODS, GlobalArrays
+from shardlint.facts.project_objects import evaluate_held_member, find_project_objects, sole_assigned_values
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.annotations import annotated_classes
-from shardlint.model.held import evaluate_held_member, find_project_objects, sole_assigned_values
-from shardlint.model.process.all_devices import sharding_of_all
-from shardlint.model.process.communication import call_communicates
-from shardlint.model.process.global_arrays import METHODS, GlobalArrays
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, options
 from shardlint.source.lazy import dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shardlint.model.lifetime.returned import is_only_called
+from shardlint.facts.model_inputs import is_only_called
 from shardlint.model.values import Function
 from tests.conftest import Asked, calls_of
 

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from shardlint.facts.project_objects import find_classes
 from shardlint.model.ends import Ends
-from shardlint.model.held import find_classes
 from shardlint.model.reach import find_binding_reads
 from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeGuard
 
-from shardlint.model.held import find_classes, sole_assigned_values
+from shardlint.facts.project_objects import find_classes, sole_assigned_values
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import KEEPING
 from shardlint.model.values import CallResult, Function, Place, Transformed, Value, options
