@@ -10,19 +10,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shardlint.config.targets import Targets
-from shardlint.config.versions import format_release, is_release_allowed
+from shardlint.facts.location import Location
 from shardlint.facts.result_uses import ResultUse, use_of_result
-from shardlint.facts.shardings import Shardings
 from shardlint.model import Program, api
 from shardlint.model.branches import is_ruled_out
 from shardlint.model.evaluator.assume import Assuming
-from shardlint.model.guards import expected_to_fail, is_branch_tested, is_release_guarded
-from shardlint.model.mesh.contexts import Context
-from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
+from shardlint.model.guards import expected_to_fail, is_branch_tested
 from shardlint.model.needs import GIVEN
 from shardlint.model.signatures import JITS, Jitted, jit_wrappings
 from shardlint.model.traced import Region
-from shardlint.model.values import Api, CallArguments, Place, Value, options
+from shardlint.model.values import Api, CallArguments, Place, options
 from shardlint.rules_api.rule import (
     CONDITIONAL,
     NO_FIX,
@@ -36,7 +33,7 @@ from shardlint.rules_api.rule import (
     Rule,
     Safety,
 )
-from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint.syntax import FileFacts, last_name
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -52,7 +49,7 @@ def _describe_way(file: FileFacts, view: Assuming) -> list[str]:
     return [*turn, *([f"called at {', '.join(places)}"] if places else [])]
 
 
-class Site:
+class Site(Location):
     """One place that triggered a rule.
 
     `syntax` is the `ast` node (a Call for calls; a Name, Attribute or alias for uses). `api` is the canonical name of
@@ -74,22 +71,14 @@ class Site:
         least: Certainty = Certainty.POSSIBLE,
         number: int = -1,
     ) -> None:
+        super().__init__(program, file, syntax, targets)
         self.least = least
         """The least certainty that is of interest to anybody."""
-        """Of a function that another file maps: who maps it."""
         self._number = number
-        self.program = program
-        self.file = file
-        self.syntax = syntax
         self.api = api.name
         self.written = api.written
         self.form = form
-        self.targets = targets
         self.rule = rule
-
-    def is_named_anywhere(self, text: str) -> bool:
-        """Return whether the file or any that runs with it holds a dotted name."""
-        return self.program.project.is_named_anywhere(self.file.path, text)
 
     def findings(self) -> Iterator[Finding]:
         """Yield the findings of the rule here; without any, those on one visible path to the site."""
@@ -314,39 +303,6 @@ class Site:
 
     # the program
 
-    def value(self, node: ast.AST) -> Value:
-        """Return the value of an expression."""
-        return self.program.value(self.file, node)
-
-    def text(self, node: ast.AST | None = None) -> str:
-        """The source text of a node."""
-        return self.file.source_text(node if node is not None else self.syntax)
-
-    def shown(self, node: ast.AST | None = None) -> str:
-        """The source text of a node on one line, as findings quote it."""
-        return " ".join(self.text(node).split())
-
-    def where(self, place: Place) -> str:
-        """The line of a place as findings name it: `line 12`, in another file `train.py:12`."""
-        return f"line {place.line}" if place.file is self.file else f"{place.file.path.name}:{place.line}"
-
-    def mesh_of(self, value: Value) -> Mesh | None:
-        """The mesh a value is."""
-        return mesh_of(value, self.program.evaluator)
-
-    def spec_of(self, value: Value) -> Spec | None:
-        """The PartitionSpec a value is."""
-        return spec_of(value, self.program.evaluator)
-
-    def sharding_parts(self, value: Value) -> tuple[Value, Value] | None:
-        """Mesh and spec of a NamedSharding."""
-        return sharding_parts(value, self.program.evaluator)
-
-    @cached_property
-    def shardings(self) -> Shardings:
-        """Where arrays are, and what shardings do, on the releases of the project."""
-        return Shardings(self.program, self.targets)
-
     @property
     def assuming(self) -> bool:
         """True if the site is seen on one way to it, with what is most likely for what is not known."""
@@ -354,63 +310,9 @@ class Site:
         return isinstance(self.program.evaluator, Assuming)
 
     @cached_property
-    def region(self) -> Region:
-        """Return the traced region of the place, and what makes it one."""
-        return self.program.region(self.file, self.syntax)
-
-    @cached_property
-    def region_in_sight(self) -> Region:
-        """Return the traced region by the visible calls alone, as if there were no others. Ask it last."""
-        return self.program.region_in_sight(self.file, self.syntax)
-
-    @cached_property
-    def context(self) -> Context:
-        """The mesh contexts of the place."""
-        return self.program.mesh_contexts(self.file, self.syntax)
-
-    @cached_property
     def result_use(self) -> tuple[ResultUse, str | None]:
         """Return the use of the call's result."""
         return use_of_result(self.file, self.call)
-
-    @cached_property
-    def guarded(self) -> bool:
-        """True if the place runs only on some releases."""
-        return is_release_guarded(self.file, self.syntax)
-
-    @cached_property
-    def expected_to_fail(self) -> bool:
-        """True if a test expects this code to raise or warn."""
-        return expected_to_fail(self.file, self.syntax)
-
-    @property
-    def scope(self) -> Scope:
-        """The scope the place is in."""
-        return self.file.evaluation_scope(self.syntax)
-
-    # releases
-
-    def target(self, package: str) -> tuple[int, ...]:
-        """The release of a package the checked project runs on."""
-        return self.targets.release_of(package)
-
-    def allows(self, package: str, specifier: str) -> bool:
-        """Return whether the project's release of a package is in a range such as ">=0.13.1"."""
-        return self.targets.is_release_in(package, specifier)
-
-    def pinned(self, package: str, specifier: str) -> bool:
-        """Return whether the project itself pins an exact release in a range, whatever release it is checked for."""
-        pinned = self.targets.found[package].pinned
-        return pinned is not None and is_release_allowed(specifier, pinned)
-
-    def is_pinned_exactly(self, package: str) -> bool:
-        """Return whether the project's own folder names one release. A range proves no older one."""
-        source = self.targets.found[package].source
-        return source.startswith(("pinned in", "--target", "targets in")) and "/" not in source
-
-    def release(self, package: str) -> str:
-        """The package with its release, for messages: "jax 0.12"."""
-        return f"{package} {format_release(self.target(package))}"
 
     # findings
 
