@@ -115,6 +115,17 @@ def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
 RULES = Path(shardlint_rules.__file__).parent
 
 
+def test_no_family_imports_another() -> None:
+    """What two families share is a fact, or stands in the one that alone uses it."""
+    across = {
+        (name, importer)
+        for name, importers in _importers().items()
+        for importer in importers
+        if name.split(".")[1] != importer.split(".")[1]
+    }
+    assert across == set()
+
+
 def test_what_serves_one_rule_alone_has_a_leading_underscore() -> None:
     """A helper module says by its name who may use it: `_name` one rule, `name` every rule."""
     rules = {where.partition(":")[0] for where in shardlint_rules.RULES.values()}

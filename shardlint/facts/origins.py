@@ -8,11 +8,32 @@ from collections.abc import Iterator
 from shardlint.model import Program
 from shardlint.model.ends import End
 from shardlint.model.reach import lookup_bindings
-from shardlint.model.values import CallArguments, Parameter, Place, Unknown, Value, options
+from shardlint.model.values import (
+    CallArguments,
+    ClassValue,
+    Function,
+    Parameter,
+    Place,
+    Unknown,
+    Value,
+    options,
+)
 from shardlint.syntax import FileFacts, last_name
 
 _DEPTH = 4
 _CALLS = 8
+_PATH_CALLS = 3
+# A function called through these has the parameters it was written with.
+_SAME_PARAMETERS = (
+    "jit",
+    "pjit",
+    "filter_jit",
+    "checkpoint",
+    "remat",
+    "filter_checkpoint",
+    "lru_cache",
+    "cache",
+)
 # What gives the arrays of a model as they are, among others.
 _PARTING = ("partition", "split", "filter")
 
@@ -109,3 +130,34 @@ def _name_before_rebinding(file: FileFacts, use: ast.Name) -> Iterator[Place]:
                 )
                 if any(one.kind == "param" for one in earlier):
                     yield Place(file, given)
+
+
+def values_on_paths(program: Program, value: Value, depth: int = _PATH_CALLS) -> list[Value]:
+    """Return the values of an expression on each visible path. A parameter is followed to the arguments of its
+    calls.
+    """
+    if isinstance(value, Parameter) and depth > 0:
+        return [
+            one
+            for given in _values_from_callers(program, value)
+            for one in values_on_paths(program, given, depth - 1)
+        ]
+    return [value]
+
+
+def _values_from_callers(program: Program, parameter: Parameter) -> Iterator[Value]:
+    file = parameter.place.file
+    scope = file.evaluation_scope(parameter.place.node)
+    node = scope.node
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
+        return
+    owner = ClassValue(Place(file, scope.parent.node)) if scope.parent.kind == "class" else None
+    function = Function(Place(file, node), owner is not None, owner)
+    for end in program.flow.ends(file, node).found:
+        plain = all(one.api.rpartition(".")[2] in _SAME_PARAMETERS for one in end.wrappers)
+        if end.kind != "called" or not plain or not isinstance(end.place.node, ast.Call):
+            continue
+        arguments = program.evaluator.read_arguments(end.place)
+        value = program.evaluator.bind_parameter(function, arguments, parameter.name)
+        if value is not None:
+            yield value

@@ -1,6 +1,6 @@
 """Where arrays are: what a placement says, which shardings split, and which values are spread over a mesh.
 
-The one place that decides it. Rules ask it through `Site.shardings`.
+The one place that decides it. Rules ask it through `Location.shardings`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ PLACING = {
     "equinox.filter_shard": "device_or_shardings",
 }
 """Functions that place what they are given, and the parameter that says where."""
+CONSTRAINTS = {
+    "jax.lax.with_sharding_constraint": "shardings",
+    "equinox.filter_shard": "device_or_shardings",
+}
+"""Constraints, and the parameter that holds their shardings."""
 JITS = (*signatures.JITS, "equinox.filter_jit")
 EXPLICIT_SINCE = {"jax.make_mesh": ">=0.9", "jax.sharding.AbstractMesh": ">=0.12"}
 """Since which jax a mesh made without axis_types has Explicit axes."""

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.placements import placed_by_callers
 from shardlint.facts.repeated import is_test
 from shardlint.facts.shardings import JITS, PLACING
 from shardlint.model.evaluator.trees import MAPS
@@ -16,7 +17,6 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.checkpoints._derived import find_derived_names, holder_scope, other_creating_assignments
-from shardlint_rules.jit.placed import placed_by_callers
 
 _LOADING = r"(?:load|restore|from_bytes|from_state_dict|read|deserialise_leaves)"
 # They give arrays of numpy, whatever they are given.

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.placements import PLACED_WORDS
 from shardlint.model.modules import Instance
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Function, Transformed
@@ -15,7 +16,6 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox._closures import find_carried_array, line_of_split
 from shardlint_rules.equinox.jitted import Jitted, jitted_function
-from shardlint_rules.jit.placed import PLACED_WORDS
 
 _FILTER = "equinox.filter_jit"
 _NEAR = (*PLACED_WORDS, "equinox", "eqx")

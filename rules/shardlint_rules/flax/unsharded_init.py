@@ -6,11 +6,12 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.set_mesh.obstacles import item_to_move
 from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
+from shardlint.rules_api.with_items import enter_by_function
+from shardlint_rules.flax._line_for_mesh import with_line_for_mesh
 from shardlint_rules.flax.annotations import is_switched
-from shardlint_rules.flax.sharded_init import with_line_for_mesh
-from shardlint_rules.mesh.legacy import edits_to_set_mesh
 
 
 class UnshardedInit(Rule):
@@ -60,7 +61,8 @@ def _write_fix(site: Site, made: ast.Call) -> Fix | None:
     edits: list[Edit] | None
     if site.violation.said["legacy"]:
         contexts = site.program.mesh_contexts(site.file, made).contexts
-        line, edits = "jax.set_mesh", edits_to_set_mesh(site, contexts[0]) if len(contexts) == 1 else None
+        item = item_to_move(site, contexts[0]) if len(contexts) == 1 else None
+        line, edits = "jax.set_mesh", enter_by_function(site, item, "jax.set_mesh") if item is not None else None
     else:
         line, edits = with_line_for_mesh(site, made) or ("", None)
     return site.fix(Safety.UNSAFE, f"write {line}", edits, "the model is sharded") if edits else None

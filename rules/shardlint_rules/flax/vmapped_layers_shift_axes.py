@@ -9,8 +9,10 @@ from typing import ClassVar
 from shardlint.model.values import Function, Place, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.flax._built import Annotated
+
+_READING = ("get_partition_spec", "get_named_sharding")
+"""The words that show that annotations are read back."""
 
 
 class VmappedLayersShiftAxes(Rule):
@@ -47,7 +49,7 @@ class VmappedLayersShiftAxes(Rule):
     @detector("call", "partial")
     def report_vmap(self, site: Site) -> Finding | None:
         """A `nnx.vmap` that stacks annotated layers."""
-        if "transform_metadata" in site.arguments.keywords or not any(map(site.is_named_anywhere, init.READING)):
+        if "transform_metadata" in site.arguments.keywords or not any(map(site.is_named_anywhere, _READING)):
             return None
         layers = Annotated(site.program)
         built = [value for function in _find_functions(site) for value in layers.find_built(function)]
@@ -82,7 +84,7 @@ class VmappedLayersShiftAxes(Rule):
     def _write_fix(
         self, site: Site, module: str = "flax.nnx", keyword: str = "transform_metadata"
     ) -> Fix | None:
-        from shardlint_rules.mesh.appending import append_argument
+        from shardlint.rules_api.cst import append_argument
 
         if not isinstance(site.syntax, ast.Call) or any(one.arg == keyword for one in site.syntax.keywords):
             return None

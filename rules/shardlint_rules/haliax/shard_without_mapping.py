@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.set_mesh.obstacles import haliax_reads_old_mesh
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.mesh.legacy import haliax_reads_old_mesh
 
 
 class ShardWithoutMapping(Rule):

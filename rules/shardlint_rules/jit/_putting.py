@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.origins import values_on_paths
 from shardlint.model.evaluator.annotations import annotated_classes
 from shardlint.model.evaluator.filled import is_changed
 from shardlint.model.mesh.meshes import SHARDINGS, literal_leaves
@@ -30,7 +31,6 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.jit._mapped import TREE_MAP, tree_of_lambda_parameter
-from shardlint_rules.mesh.axis_types import values_on_paths
 
 PUT = "jax.device_put"
 MAPS = (TREE_MAP, "builtins.map")

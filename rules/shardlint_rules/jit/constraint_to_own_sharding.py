@@ -11,7 +11,7 @@ from shardlint.facts.tracers import tracer_in_sight
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.placed import knows_it_is_traced
+from shardlint_rules.jit.tracer_tests import knows_it_is_traced
 
 _ASKING = ("builtins.hasattr", "builtins.getattr")
 _PLACING = tuple(name for name in PLACING if name != "jax.reshard")

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.single_devices import is_device
 from shardlint.model import api
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS
 from shardlint.model.values import Constant, Function, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.devices import is_device
 
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _GIVEN = {

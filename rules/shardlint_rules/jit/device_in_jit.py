@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.single_devices import is_device, is_of_named_platform
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.devices import is_device, is_of_named_platform
-from shardlint_rules.jit.placed import knows_it_is_traced
+from shardlint_rules.jit.tracer_tests import knows_it_is_traced
 
 # Called without jit, the body of a shard_map runs op by op, and device_put there raises instead.
 _PER_DEVICE = ("shard_map", "pmap", "xmap", "smap")

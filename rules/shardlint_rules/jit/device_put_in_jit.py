@@ -29,7 +29,7 @@ from shardlint_rules.jit._putting import (
     source_of_none,
 )
 from shardlint_rules.jit._putting import PUT as _PUT
-from shardlint_rules.jit.placed import knows_it_is_traced
+from shardlint_rules.jit.tracer_tests import knows_it_is_traced
 
 _UNCHECKED = compile_lazily(r"check_(?:vma|rep)\s*=\s*False")
 _SPEC = "jax.sharding.PartitionSpec"

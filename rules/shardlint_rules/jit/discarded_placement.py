@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.placements import PLACED_WORDS
 from shardlint.facts.repeated import is_test
 from shardlint.facts.shardings import PLACING
 from shardlint.facts.side_effects import called_function, has_no_effects
@@ -25,10 +26,10 @@ from shardlint.rules_api.rule import (
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import enclosing_nodes, is_exception_caught
-from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped_result_message
 from shardlint_rules.jit._lost_later import find_unread_tree_name
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, context_of_unused_manager
+from shardlint_rules.jit._placing_calls import asks_for_a_place, is_call_placing
 from shardlint_rules.jit._pure_dropped import (
     MAPPED,
     UPDATES,
@@ -37,7 +38,6 @@ from shardlint_rules.jit._pure_dropped import (
     is_map_dropped,
 )
 from shardlint_rules.jit._synced_unread import SYNCED, unread_synced_call
-from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, is_call_placing
 
 _MAP = "jax.tree.map"
 # Beside these a map over trees is looked at for placements too.
@@ -51,6 +51,8 @@ _MANAGERS = (
     "jax.experimental.mesh_utils.use_mesh",
 )
 
+# They read the annotations of NNX back.
+_ANNOTATED = ("flax.nnx.get_partition_spec", "flax.nnx.get_named_sharding")
 _NO_PLACE = "shardlint does not know which name below should hold the placed array"
 _ITSELF = "the function may be called for another effect"
 _AS_IT_WAS = "code below may need the old value"
@@ -407,7 +409,9 @@ def _is_shown_by_notebook(site: Site) -> bool:
 def _is_nnx_initialization(site: Site) -> bool:
     """Return whether it is a step of an NNX model's sharded initialization, which flax does by itself since 0.12."""
     specs = site.argument("shardings") if site.api == "jax.lax.with_sharding_constraint" else None
-    return specs is not None and init.is_annotated_specs(site, specs, init.SPECS, init.SHARDINGS)
+    return specs is not None and all(
+        isinstance(one, CallResult) and one.api in _ANNOTATED for one in options(site.value(specs))
+    )
 
 
 def _read_later(site: Site, name: ast.Name) -> bool:

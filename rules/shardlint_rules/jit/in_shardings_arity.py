@@ -24,6 +24,7 @@ from shardlint.rules_api.rule import (
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._handed_specs import Handed, jits_made_from_specs
 from shardlint_rules.jit._structure import container_name, do_trees_differ, is_tree, returned_values
+from shardlint_rules.jit._trees import container_kind
 from shardlint_rules.jit.sharded import (
     Counts,
     calls_of_wrapped,
@@ -34,7 +35,6 @@ from shardlint_rules.jit.sharded import (
     keyword_tree,
     keyword_value,
 )
-from shardlint_rules.jit.trees import container_kind
 
 _INPUTS = "pass one entry per argument, or one sharding for all arguments"
 _OUTPUTS = "pass one entry per result, or one sharding for all results"

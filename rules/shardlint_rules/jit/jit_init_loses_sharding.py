@@ -6,6 +6,9 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.bound_names import calls_of_made_function
+from shardlint.facts.explicit_axes import makes_explicit_meshes
+from shardlint.facts.placements import PLACED_WORDS, is_inside_placing_call, is_placed_later
 from shardlint.rules_api.rule import (
     Calls,
     Finding,
@@ -20,9 +23,6 @@ from shardlint.rules_api.rule import (
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.jit.fresh import BESIDE, describe_fresh_result
-from shardlint_rules.jit.placed import PLACED_WORDS, is_inside_placing_call, is_placed_later
-from shardlint_rules.jit.reads import calls_of_made_function
-from shardlint_rules.mesh.axis_types import makes_explicit_meshes
 
 _JITS = ("jax.jit", "equinox.filter_jit")
 # The arrays may be placed in another file than the one that says what is made like them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.bound_names import reads_of_binding, sole_name_of
 from shardlint.facts.repeated import (
     Loop,
     called_in_a_loop,
@@ -20,7 +21,6 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.jit.reads import reads_of_binding, sole_name_of
 
 _JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
 _OTHERS = ("equinox.filter_jit", "flax.nnx.jit")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.facts.origins import value_origins
+from shardlint.facts.placements import is_inside_placing_call, is_placed_later, placed_by_callers
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -22,7 +23,6 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, dete
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint_rules.jit.leaf import array_values, may_be_sharded_array, trees_mapped_over
-from shardlint_rules.jit.placed import is_inside_placing_call, is_placed_later, placed_by_callers
 
 _BACK = ("jax.numpy.asarray", "jax.numpy.array", "jax.device_put")
 _WHERE = ("device", "sharding", "out_sharding")

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.bound_names import reads_of_binding, sole_name_of
 from shardlint.facts.shardings import PLACING
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.optimizers import is_init_of_large_state
-from shardlint_rules.jit.reads import reads_of_binding, sole_name_of
 
 
 class OptimizerBeforeSharding(Rule):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Items, Leaves, Place, Table, options
@@ -13,7 +14,6 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.jit._scalar_leaves import find_scalar_leaf
-from shardlint_rules.jit.trees import MAPS
 
 _ARGUMENTS = {
     "jax.device_put": ("x", "device"),
@@ -131,7 +131,7 @@ def _trees_mapped_over(site: Site, function: Scope, name: str) -> Iterator[Place
     for end in site.program.flow.ends(site.file, function.node).found:
         if end.kind == "called" and any(wrapper.api in MAPS for wrapper in end.wrappers):
             trees = site.program.evaluator.read_arguments(end.place).positional[1:]
-            index = names.index(name) - (end.wrappers[-1].api == MAPS[1])
+            index = names.index(name) - len(MAPS.get(end.wrappers[-1].api, ()))
             yield from trees[index : index + 1] if index >= 0 else ()
 
 

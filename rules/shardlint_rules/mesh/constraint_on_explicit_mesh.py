@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.shardings import CONSTRAINTS
 from shardlint.model.mesh.contexts import BRING_A_MESH, SET_KINDS
 from shardlint.model.mesh.meshes import Mesh
 from shardlint.rules_api.rule import (
@@ -19,7 +20,7 @@ from shardlint.rules_api.rule import (
     detector,
 )
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, sharding_targets
+from shardlint_rules.mesh.constraints import Target, sharding_targets
 
 _RESHARD = "jax.reshard"
 _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2

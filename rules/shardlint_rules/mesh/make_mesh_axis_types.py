@@ -6,20 +6,15 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.explicit_axes import speaks_of_explicit, written_for_auto
+from shardlint.facts.shardings import CONSTRAINTS
 from shardlint.model import Program
 from shardlint.model.values import Api, Constant, Items, Place, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.mesh._mapped_over import find_map_over_mesh
-from shardlint_rules.mesh.axis_types import (
-    CONSTRAINTS,
-    file_constraining_nearby,
-    sharding_argument,
-    sharding_targets,
-    speaks_of_explicit,
-    written_for_auto,
-)
+from shardlint_rules.mesh.constraints import file_constraining_nearby, sharding_argument, sharding_targets
 
 # Releases whose make_mesh warns where it is not told.
 _WARNS = ">=0.8.1,<0.9"
@@ -146,7 +141,7 @@ class MakeMeshAxisTypes(Rule):
         names, types = site.argument("axis_names"), site.argument("axis_types")
         if names is None:
             return None
-        from shardlint_rules.mesh.appending import append_argument
+        from shardlint.rules_api.cst import append_argument
 
         value = site.value(names)
         if isinstance(value, Items) and not value.open:

@@ -65,7 +65,7 @@ class MeshCopyDropsTypes(Rule):
         )
 
     def _write_fix(self, site: Site, other: str) -> Fix:
-        from shardlint_rules.mesh.appending import append_argument
+        from shardlint.rules_api.cst import append_argument
 
         call = append_argument(site.node, "axis_types", f"{other}.axis_types")
         return site.fix(Safety.SAFE, f"add axis_types={other}.axis_types", [site.replace(site.call, call)])

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.facts.result_uses import reads_after
+from shardlint.facts.set_mesh.obstacles import item_to_move
+from shardlint.facts.shardings import CONSTRAINTS
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh.axis_types import CONSTRAINTS
-from shardlint_rules.mesh.legacy import edits_to_set_mesh
+from shardlint.rules_api.with_items import enter_by_function
 
 _NEW = ("jax.sharding.get_abstract_mesh", "jax._src.mesh.get_abstract_mesh", "jax.sharding.get_mesh")
 _OLD = (
@@ -111,10 +112,10 @@ class MeshEmptyGuard(Rule):
     def _fix_by_set_mesh(self, site: Site, context: Context) -> Fix | None:
         edits: list[Edit] = []
         for one in context.contexts:
-            changed = edits_to_set_mesh(site, one)
-            if changed is None:
+            item = item_to_move(site, one)
+            if item is None:
                 return None
-            edits += [edit for edit in changed if edit not in edits]
+            edits += [edit for edit in enter_by_function(site, item, "jax.set_mesh") if edit not in edits]
         text = site.text(context.contexts[0].place.node)
         why = "the code after the guard then runs, and new arrays are replicated over the mesh"
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)

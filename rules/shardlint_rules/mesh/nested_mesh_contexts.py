@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.set_mesh.entered_meshes import mesh_items
 from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import enclosing_block
-from shardlint_rules.mesh.legacy import mesh_items
 
 _With = ast.With | ast.AsyncWith
 # What reads the mesh of `with mesh:` also under jax.set_mesh.

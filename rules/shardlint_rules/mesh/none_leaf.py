@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
+from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.meshes import is_sharding, is_spec
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, detector
@@ -15,7 +16,6 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.jit.trees import MAPS
 
 # How people name a PartitionSpec, a sharding, and what gives one.
 _SPEC = compile_lazily(

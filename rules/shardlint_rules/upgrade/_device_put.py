@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.name_uses import find_references, is_used_elsewhere
 from shardlint.rules_api.imports import spell_bare_names
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade._positional import NEW
-from shardlint_rules.upgrade.elsewhere import is_used_elsewhere
-from shardlint_rules.upgrade.places import find_references
 
 NAMES = ("jax.device_put_sharded", "jax.device_put_replicated")
 

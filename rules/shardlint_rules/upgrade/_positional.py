@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
+from shardlint.facts.name_uses import is_used_elsewhere
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
@@ -13,7 +14,6 @@ from shardlint.rules_api.imports import spell_bare_names
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.upgrade.elsewhere import is_used_elsewhere
 
 NAME = "jax.sharding.PositionalSharding"
 NEW = {

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from shardlint.model import Program
+from shardlint.facts.name_uses import is_used_elsewhere
+from shardlint.facts.set_mesh.host_code import runs_on_the_host
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts
 from shardlint.syntax.enclosing import enclosing_block
-from shardlint_rules.mesh.host import runs_on_the_host
-from shardlint_rules.upgrade.elsewhere import is_used_elsewhere
-from shardlint_rules.upgrade.places import find_references
 
-OLD = (
-    "jax.interpreters.pxla.thread_resources",
-    "jax.experimental.maps.thread_resources",
-    "jax._src.mesh.thread_resources",
-    "jax._src.interpreters.pxla.thread_resources",
-)
 _ABSTRACT = "jax.sharding.get_abstract_mesh"
 _CONCRETE = "jax.sharding.get_mesh"
 _OTHERWISE = "only reads of thread_resources.env.physical_mesh are rewritten"
@@ -32,11 +22,6 @@ _CALLS = 3  # so many calls back what a function returns is followed
 _SHARD_MAP = "jax.shard_map"
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _NAMED = "jax.sharding.NamedSharding"
-
-
-def uses_of_thread_resources(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
-    """Where a file refers to thread_resources, imports aside."""
-    return find_references(program, file, *OLD)
 
 
 def edits_for_new_context(site: Site, node: ast.expr) -> list[Edit] | str:

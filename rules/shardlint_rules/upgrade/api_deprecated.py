@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from shardlint.config.versions import format_release
+from shardlint.facts.set_mesh.old_context_readers import PJIT_NAME, THREAD_RESOURCES
 from shardlint.rules_api.rule import Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade import ambient, joint, pjit
+from shardlint_rules.upgrade import joint
 from shardlint_rules.upgrade.places import find_use
 from shardlint_rules.upgrade.renaming import fix_renaming, reason_not_fixed
 from shardlint_rules.upgrade.table import Name, trigger_names
@@ -51,7 +52,7 @@ class ApiDeprecated(Rule):
         assert use.entry.deprecated is not None
         name = use.dotted if use.entry.kind == "namespace" else use.entry.name
         fix, kept = fix_renaming(site, use), ""
-        if fix is None and use.entry.name in (pjit.NAME, *ambient.OLD):
+        if fix is None and use.entry.name in (PJIT_NAME, *THREAD_RESOURCES):
             moved = joint.make_joint_fix(site)
             fix, kept = (None, moved) if isinstance(moved, str) else (moved, "")
         elif fix is None:

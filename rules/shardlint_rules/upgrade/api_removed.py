@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 
 from shardlint.config.versions import format_release
+from shardlint.facts.set_mesh.old_context_readers import THREAD_RESOURCES
 from shardlint.model.values import Constant
 from shardlint.rewrite.unused import without_lines
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade import _device_put, _positional, ambient, joint
+from shardlint_rules.upgrade import _device_put, _positional, joint
 from shardlint_rules.upgrade.places import Use, certainty_of_use, find_use, is_compatibility_layer
 from shardlint_rules.upgrade.renaming import fix_renaming, reason_not_fixed
 from shardlint_rules.upgrade.table import OPTIONS, Name, read_table, removed_config_options, trigger_names
@@ -133,7 +134,7 @@ def fix_removed_name(site: Site, use: Use) -> tuple[Fix | None, str]:
         made = _positional.fix_positional_sharding(site)
     elif name in _device_put.NAMES:
         made = _device_put.fix_device_put(site, name)
-    elif name in ambient.OLD:
+    elif name in THREAD_RESOURCES:
         made = joint.make_joint_fix(site)
     else:
         return None, ""

@@ -12,6 +12,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field
 from pathlib import Path
 
+from shardlint.facts.name_uses import is_used_elsewhere
+from shardlint.facts.set_mesh.entered_meshes import entered_meshes, surely_a_mesh
+from shardlint.facts.set_mesh.obstacles import libraries_of_old_context, reason_to_keep
+from shardlint.facts.set_mesh.old_context_readers import manual_mesh_entries as entered_by_hand
+from shardlint.facts.set_mesh.old_context_readers import (
+    renamed_pjit_imports,
+    sets_a_mesh,
+    uses_of_pjit,
+    uses_of_thread_resources,
+)
 from shardlint.model import Program
 from shardlint.model.guards import expected_to_fail, is_release_guarded
 from shardlint.model.mesh.contexts import MeshContext
@@ -19,20 +29,11 @@ from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import Api, CallResult, Place, options
 from shardlint.rules_api.rule import TOGETHER, Edit, Fix, Safety
 from shardlint.rules_api.site import Site
+from shardlint.rules_api.with_items import enter_by_function
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import child_nodes
-from shardlint_rules.mesh.legacy import (
-    entered_meshes,
-    libraries_of_old_context,
-    reason_to_keep,
-    set_instead,
-    surely_a_mesh,
-)
 from shardlint_rules.upgrade import ambient, pjit
-from shardlint_rules.upgrade.elsewhere import is_used_elsewhere
-from shardlint_rules.upgrade.readers import manual_mesh_entries as entered_by_hand
-from shardlint_rules.upgrade.readers import renamed_pjit_imports, sets_a_mesh
 
 # Where any of it may stand. A docstring costs a parse and no more.
 _WHERE = (
@@ -195,14 +196,14 @@ def _add_file(site: Site, file: FileFacts, found: Plan) -> None:
     for what in _find_moving_blocks(site, file):
         found.contexts += 1
         found.obstacles += _obstacles_of_block(_site_at_node(site, file, what[1].context_expr), what)
-    for node in pjit.uses_of_pjit(site.program, file):
+    for node in uses_of_pjit(site.program, file):
         found.readers += 1
         found.obstacles += _obstacles_of_pjit(_site_at_node(site, file, node), node)
     for alias in renamed_pjit_imports(file):
         if alias.asname and is_used_elsewhere(_site_at_node(site, file, alias), alias.asname):
             found.readers += 1
             found.obstacles.append(Obstacle(file.path, alias.lineno, _TAKEN))
-    for node in ambient.uses_of_thread_resources(site.program, file):
+    for node in uses_of_thread_resources(site.program, file):
         found.readers += 1
         found.obstacles += _obstacles_of_mesh_read(_site_at_node(site, file, node), node)
     for by_hand in entered_by_hand(site.program, file):
@@ -363,7 +364,7 @@ def _fix_all_together(site: Site, found: Plan) -> Fix | str:
     edits: list[Edit] = []
     file = site.file
     for _, item, _ in _find_moving_blocks(site, file):
-        edits += set_instead(_site_at_node(site, file, item.context_expr), item)
+        edits += enter_by_function(_site_at_node(site, file, item.context_expr), item, "jax.set_mesh")
     drops: set[str] = set()
     for node, new in (
         *(
@@ -398,11 +399,11 @@ def _fix_all_together(site: Site, found: Plan) -> Fix | str:
 
 
 def _pjit_uses(program: Program, file: FileFacts) -> Iterator[ast.expr]:
-    return _filter_moving_nodes(file, pjit.uses_of_pjit(program, file))
+    return _filter_moving_nodes(file, uses_of_pjit(program, file))
 
 
 def _mesh_reads(program: Program, file: FileFacts) -> Iterator[ast.expr]:
-    return _filter_moving_nodes(file, ambient.uses_of_thread_resources(program, file))
+    return _filter_moving_nodes(file, uses_of_thread_resources(program, file))
 
 
 def _fix_pjit_alone(site: Site) -> Fix | str:

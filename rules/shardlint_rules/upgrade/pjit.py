@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from shardlint.model import Program
 from shardlint.model.evaluator.annotations import annotated_classes
 from shardlint.model.mesh.meshes import SHARDINGS, literal_leaves
 from shardlint.model.values import Api, Assumed, CallResult, Constant, Parameter, Place, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint_rules.upgrade.places import find_references
 
-NAME = "jax.experimental.pjit.pjit"
 # Taken by position by pjit; jax.jit takes only the function so.
 _POSITIONS = (
     "in_shardings",
@@ -26,11 +22,6 @@ _POSITIONS = (
 )
 _NONE = Constant(None)
 _OLD_NAMES = {"in_axis_resources": "in_shardings", "out_axis_resources": "out_shardings"}
-
-
-def uses_of_pjit(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
-    """Where a file refers to pjit, imports aside."""
-    return find_references(program, file, NAME)
 
 
 def _pjit_call(site: Site, node: ast.expr) -> tuple[ast.Call, int] | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from shardlint.config.versions import Release
-from shardlint.model import Program, api
+from shardlint.model import api
 from shardlint.model.guards import is_release_guarded
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Certainty
@@ -72,18 +72,6 @@ def find_use(site: Site, *wanted: State) -> Use | None:
 def is_compatibility_layer(site: Site) -> bool:
     """Return whether a file is a compatibility layer for several releases, or belongs to jax itself."""
     return _COMPATIBILITY.search(site.file.path.stem) is not None or is_the_library(site.program.project.root)
-
-
-def find_references(program: Program, file: FileFacts, *names: str) -> Iterator[ast.Name | ast.Attribute]:
-    """Where a file refers to one of these names, which all end in the same word, imports aside."""
-    last = names[0].rpartition(".")[2]
-    aliases = [node.asname for node in file.find_mentions(last) if isinstance(node, ast.alias) and node.asname]
-    for word in (last, *aliases):
-        for node in file.find_mentions(word):
-            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-                found = options(program.value(file, node))
-                if any(isinstance(one, Api) and one.written in names for one in found):
-                    yield node
 
 
 def _use_of_import(site: Site, alias: ast.alias) -> Use | None:

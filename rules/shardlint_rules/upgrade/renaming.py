@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.name_uses import is_used_elsewhere
 from shardlint.model.values import Api, options
 from shardlint.rules_api.imports import spell_from, spell_name
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade.elsewhere import is_used_elsewhere
 from shardlint_rules.upgrade.importing import move_import
 from shardlint_rules.upgrade.places import Use, imports_binding
 from shardlint_rules.upgrade.shard_map import edits_for_new_call

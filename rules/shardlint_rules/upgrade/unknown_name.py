@@ -14,7 +14,7 @@ from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Imports, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.flax.nnx_spmd_names import NAMES
+from shardlint_rules.upgrade.nnx_spmd_names import NAMES
 from shardlint_rules.upgrade.places import certainty_of_evaluation, is_compatibility_layer
 from shardlint_rules.upgrade.public_names import LIBRARIES, Library, read_libraries, screen_text
 from shardlint_rules.upgrade.table import read_table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.explicit_axes import speaks_of_explicit
 from shardlint.model.mesh.meshes import is_sharding, is_spec, literal_leaves
 from shardlint.model.reach import sole_assigned_value
 from shardlint.model.values import (
@@ -28,7 +29,6 @@ from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox.in_class import text_in_class_body
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
-from shardlint_rules.mesh.axis_types import speaks_of_explicit
 
 _OR_NONE = compile_lazily(r"\b(?:None|Optional)\b")
 

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable
 from typing import Literal
 
+from shardlint.facts.set_mesh.calls_in_block import Running
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import SHARDINGS, literal_leaves, sharding_parts, spec_of
 from shardlint.model.reach import lookup_bindings
@@ -26,7 +27,6 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import Binding, FileFacts
-from shardlint_rules.mesh.running import Running
 
 Origin = Literal["host", "loose", "placed", "fresh", "unknown"]
 """`host`: numpy's or Python's. `loose`: jax's, bound to no device. `placed`: where somebody put it. `fresh`: replicated

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from shardlint.facts.location import Location
+from shardlint.facts.set_mesh.calls_in_block import Running
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Place, Transformed, options
-from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
-from shardlint_rules.mesh.running import Running
 
 _JITS = ("jit", "pjit", "filter_jit")
 _PREPARE = (
@@ -50,31 +50,31 @@ _DEPTH = 4
 _CALLERS = 12
 
 
-def is_run_on_host(site: Site, node: ast.With | ast.AsyncWith, run: Running) -> bool:
+def is_run_on_host(location: Location, node: ast.With | ast.AsyncWith, run: Running) -> bool:
     """Return whether a block runs untraced: for certain, or by evidence and with no visible trace of it."""
-    if runs_on_the_host(site, node, run.calls):
+    if runs_on_the_host(location, node, run.calls):
         return True
-    scope = site.file.evaluation_scope(node).enclosing_function()
-    unknown = site.program.region(site.file, node).traced == "unknown"
-    return unknown and scope is not None and _makes_the_mesh(site, node, scope)
+    scope = location.file.evaluation_scope(node).enclosing_function()
+    unknown = location.program.region(location.file, node).traced == "unknown"
+    return unknown and scope is not None and _makes_the_mesh(location, node, scope)
 
 
-def runs_on_the_host(site: Site, node: ast.AST, also: Iterable[Place] = ()) -> bool:
+def runs_on_the_host(location: Location, node: ast.AST, also: Iterable[Place] = ()) -> bool:
     """Return whether a place runs untraced, for certain or by evidence: by the callers of its function, or by its
     calls.
 
     `also` are calls that are made there through other functions.
     """
-    traced = site.program.region(site.file, node).traced
+    traced = location.program.region(location.file, node).traced
     if traced != "unknown":
         return traced == "never"
-    scope = site.file.evaluation_scope(node).enclosing_function()
-    if scope is None or _host_function(site, site.file, scope, 0):
+    scope = location.file.evaluation_scope(node).enclosing_function()
+    if scope is None or _host_function(location, location.file, scope, 0):
         return True
-    inner = [Place(site.file, call) for one in site.file.inner_scopes(scope) for call in one.calls]
-    if any(_is_jit_call(site, place) for place in dict.fromkeys((*inner, *also))):
+    inner = [Place(location.file, call) for one in location.file.inner_scopes(scope) for call in one.calls]
+    if any(_is_jit_call(location, place) for place in dict.fromkeys((*inner, *also))):
         return True
-    return _does_host_work(site, (*_calls_of_function(site.file, scope), *also))
+    return _does_host_work(location, (*_calls_of_function(location.file, scope), *also))
 
 
 def _calls_of_function(file: FileFacts, scope: Scope) -> Iterator[Place]:
@@ -85,12 +85,12 @@ def _calls_of_function(file: FileFacts, scope: Scope) -> Iterator[Place]:
 # by who calls it
 
 
-def _host_function(site: Site, file: FileFacts, scope: Scope, depth: int) -> bool:
+def _host_function(location: Location, file: FileFacts, scope: Scope, depth: int) -> bool:
     """Return whether a function is host code by its name, or by its visible callers."""
     node = scope.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
-    traced = site.program.region(file, node.body[0]).traced
+    traced = location.program.region(file, node.body[0]).traced
     if traced != "unknown":
         return traced == "never"
     if _is_test_code(file, node) or _is_entry_point(file, node):
@@ -98,13 +98,13 @@ def _host_function(site: Site, file: FileFacts, scope: Scope, depth: int) -> boo
     if depth >= _DEPTH:
         return False
     called: list[Place] = []
-    for end in site.program.flow.ends(file, node).found:
+    for end in location.program.flow.ends(file, node).found:
         if end.kind == "wrapped" or end.is_staged:
             return False
         if end.kind == "called":
             called.append(end.place)
     outer = [(place.file, place.file.evaluation_scope(place.node).enclosing_function()) for place in called[:_CALLERS]]
-    return bool(outer) and all(one is None or _host_function(site, at, one, depth + 1) for at, one in outer)
+    return bool(outer) and all(one is None or _host_function(location, at, one, depth + 1) for at, one in outer)
 
 
 def _is_test_code(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -130,10 +130,10 @@ def _is_entry_point(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunc
 # by what it does
 
 
-def _is_jit_call(site: Site, place: Place) -> bool:
+def _is_jit_call(location: Location, place: Place) -> bool:
     call = place.node
     assert isinstance(call, ast.Call)
-    values = (site.program.value(place.file, call.func), site.program.value(place.file, call))
+    values = (location.program.value(place.file, call.func), location.program.value(place.file, call))
     for option in (one for value in values for one in options(value)):
         if isinstance(option, Transformed):
             inner = option.inner.name if isinstance(option.inner, Api) else ""  # a partial of jax.jit
@@ -142,34 +142,34 @@ def _is_jit_call(site: Site, place: Place) -> bool:
     return False
 
 
-def _makes_the_mesh(site: Site, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
+def _makes_the_mesh(location: Location, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
     """Return whether the function itself, or one that it calls, makes the mesh that the block enters."""
     for item in node.items:
         expression: ast.expr = item.context_expr
         if isinstance(expression, ast.Name):
-            bindings, home = lookup_bindings(site.file, expression, expression.id)
+            bindings, home = lookup_bindings(location.file, expression, expression.id)
             if home is not scope or any(binding.kind == "param" for binding in bindings):
                 continue
         elif not isinstance(expression, ast.Call):
             continue
-        found = options(site.value(expression))
+        found = options(location.value(expression))
         if any(isinstance(one, CallResult) and one.api in MESH_MAKERS for one in found):
             return True
     return False
 
 
-def _does_host_work(site: Site, calls: Iterable[Place]) -> bool:
-    return any(_is_host_work(site, place) for place in calls)
+def _does_host_work(location: Location, calls: Iterable[Place]) -> bool:
+    return any(_is_host_work(location, place) for place in calls)
 
 
-def _is_host_work(site: Site, place: Place) -> bool:
+def _is_host_work(location: Location, place: Place) -> bool:
     call = place.node
     assert isinstance(call, ast.Call)
     if isinstance(call.func, ast.Attribute):
         compiles = call.func.attr == "compile" and not call.args  # `step.lower(x).compile()`
         if compiles or call.func.attr in _HOST_METHODS:
             return True
-    found = options(site.program.value(place.file, call.func))
+    found = options(location.program.value(place.file, call.func))
     return bool(found) and all(
         isinstance(one, Api) and (one.name in _HOST_APIS or one.name.startswith(_HOST_LIBRARIES))
         for one in found

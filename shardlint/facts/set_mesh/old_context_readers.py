@@ -5,16 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.location import Location
+from shardlint.facts.name_uses import find_references
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Place, options
-from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
-from shardlint_rules.upgrade import ambient, pjit
 
+PJIT_NAME = "jax.experimental.pjit.pjit"
+THREAD_RESOURCES = (
+    "jax.interpreters.pxla.thread_resources",
+    "jax.experimental.maps.thread_resources",
+    "jax._src.mesh.thread_resources",
+    "jax._src.interpreters.pxla.thread_resources",
+)
 PJIT = "pjit, which reads its specs against `with mesh:` only"
 AMBIENT = "thread_resources, which jax.set_mesh does not fill"
 _WHERE = ("pjit", "thread_resources")
@@ -31,24 +38,34 @@ class Readers:
     unseen: bool = False
 
 
-def find_readers(site: Site) -> Readers:
-    """Return the code running with the site that reads the old mesh. Comments and strings read nothing."""
-    return site.program.once(site.file, "readers of the old mesh", lambda: _find_mesh_readers(site))
+def find_readers(location: Location) -> Readers:
+    """Return the code running with a location that reads the old mesh. Comments and strings read nothing."""
+    return location.program.once(location.file, "readers of the old mesh", lambda: _find_mesh_readers(location))
 
 
-def _find_mesh_readers(site: Site) -> Readers:
+def _find_mesh_readers(location: Location) -> Readers:
     found: dict[str, None] = {}
-    program = site.program
-    for file in program.project.files_holding(site.file.path, _WHERE):
+    program = location.program
+    for file in program.project.files_holding(location.file.path, _WHERE):
         if file is None:
             return Readers((PJIT, AMBIENT), unseen=True)
-        if any(True for _ in pjit.uses_of_pjit(program, file)) or renamed_pjit_imports(file):
+        if any(True for _ in uses_of_pjit(program, file)) or renamed_pjit_imports(file):
             found[PJIT] = None
-        if any(True for _ in ambient.uses_of_thread_resources(program, file)):
+        if any(True for _ in uses_of_thread_resources(program, file)):
             found[AMBIENT] = None
         if len(found) == len(_WHERE):
             break
     return Readers(tuple(one for one in (PJIT, AMBIENT) if one in found))
+
+
+def uses_of_pjit(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
+    """Where a file refers to pjit, imports aside."""
+    return find_references(program, file, PJIT_NAME)
+
+
+def uses_of_thread_resources(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
+    """Where a file refers to thread_resources, imports aside."""
+    return find_references(program, file, *THREAD_RESOURCES)
 
 
 def renamed_pjit_imports(file: FileFacts) -> list[ast.alias]:
@@ -57,7 +74,7 @@ def renamed_pjit_imports(file: FileFacts) -> list[ast.alias]:
     for node in file.find_mentions("pjit"):
         statement = file.parent(node)
         if isinstance(node, ast.alias) and isinstance(statement, ast.ImportFrom):
-            if node.name == "pjit" and node.asname and f"{statement.module}.pjit" == pjit.NAME:
+            if node.name == "pjit" and node.asname and f"{statement.module}.pjit" == PJIT_NAME:
                 found.append(node)
     return found
 
@@ -118,49 +135,3 @@ def _possible_expressions(file: FileFacts, node: ast.expr) -> list[ast.expr]:
             bindings, _ = lookup_bindings(file, node, node.id)
             return [one.value for one in bindings if one.kind == "assign" and one.value is not None]
     return []
-
-
-def is_module_imported(site: Site, module: str, joined: bool = False) -> bool:
-    """Return whether some file that runs with the site imports a module; True also in a project too large to be
-    searched.
-
-    `joined` counts all that must change together with the site's file.
-    """
-    if not site.program.project.is_module_imported(site.file.path, module, joined):
-        return False
-    return site.program.once(
-        site.file, ("imports", module), lambda: _imports_module(site, module, joined), joined
-    )
-
-
-def _imports_module(site: Site, module: str, joined: bool) -> bool:
-    found = site.program.project.files_holding(site.file.path, (module,), joined)
-    return any(file is None or file_imports(file, module) for file in found)
-
-
-def file_imports(file: FileFacts, module: str) -> bool:
-    """Return whether a file imports a module or something of it."""
-    for node in (*file.find_mentions(module), *file.names_imported_from(module)):
-        statement = file.parent(node) if isinstance(node, ast.alias) else None
-        if isinstance(statement, ast.ImportFrom):
-            if not statement.level and (statement.module or "").partition(".")[0] == module:
-                return True
-        elif isinstance(statement, ast.Import) and isinstance(node, ast.alias):
-            if node.name.partition(".")[0] == module:
-                return True
-    return False
-
-
-def uses_any(site: Site, words: tuple[str, ...], joined: bool = False) -> bool:
-    """Return whether code that runs with the site (or is `joined` to it) uses one of these names of a library."""
-    return site.program.once(site.file, ("uses", words), lambda: _uses_words(site, words, joined), joined)
-
-
-def _uses_words(site: Site, words: tuple[str, ...], joined: bool) -> bool:
-    for file in site.program.project.files_holding(site.file.path, words, joined):
-        if file is None:
-            return True
-        nodes = (node for word in words for node in file.find_mentions(word))
-        if any(isinstance(node, ast.Name | ast.Attribute | ast.alias) for node in nodes):
-            return True
-    return False

@@ -6,17 +6,17 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.shardings import CONSTRAINTS
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import is_exception_caught
-from shardlint_rules.jit._block_ended import find_call_outside_block
-from shardlint_rules.jit._mesh_made import find_mesh_creation
-from shardlint_rules.jit._mesh_meant import choose_meant_mesh
-from shardlint_rules.jit._specs_with_mesh import add_mesh_to_specs
-from shardlint_rules.mesh.axis_types import CONSTRAINTS
+from shardlint_rules.mesh._block_ended import find_call_outside_block
+from shardlint_rules.mesh._mesh_made import find_mesh_creation
+from shardlint_rules.mesh._mesh_meant import choose_meant_mesh
+from shardlint_rules.mesh._specs_with_mesh import add_mesh_to_specs
 from shardlint_rules.mesh.given import SHARDED_JITS, given_specs, jitted_node
 
 _JIT = "jax.jit"

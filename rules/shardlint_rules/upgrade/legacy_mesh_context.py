@@ -6,23 +6,23 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.name_uses import file_imports
+from shardlint.facts.set_mesh.entered_meshes import entered_meshes, mesh_items, surely_a_mesh
+from shardlint.facts.set_mesh.obstacles import (
+    haliax_reads_old_mesh,
+    item_to_move,
+    libraries_of_old_context,
+    reason_to_keep,
+    reason_to_keep_stack,
+)
+from shardlint.facts.set_mesh.old_context_readers import find_readers
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.values import Api, CallResult, Place, Value, options
 from shardlint.rules_api.rule import TOGETHER, Finding, Fix, Harm, Methods, Rule, Safety, Withs, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh._set_already import set_already
-from shardlint_rules.mesh.legacy import (
-    edits_to_set_mesh,
-    entered_meshes,
-    haliax_reads_old_mesh,
-    libraries_of_old_context,
-    mesh_items,
-    reason_to_keep,
-    reason_to_keep_stack,
-    surely_a_mesh,
-)
+from shardlint.rules_api.with_items import enter_by_function
 from shardlint_rules.upgrade import joint
-from shardlint_rules.upgrade.readers import file_imports, find_readers
+from shardlint_rules.upgrade._set_already import set_already
 
 
 class LegacyMeshContext(Rule):
@@ -185,11 +185,12 @@ class LegacyMeshContext(Rule):
         if find_readers(site).said:
             return joint.make_joint_fix(site)
         kept = [*libraries_of_old_context(site), reason_to_keep(site, statement, item, context)]
-        edits = edits_to_set_mesh(site, context)
-        if edits is None:
+        moved = item_to_move(site, context)
+        if moved is None:
             return "; ".join(filter(None, kept)) or "the mesh is not an expression of this file"
         why = "new arrays are then replicated over the mesh, and jax.jit rejects them if in_shardings differ"
         text = site.shown(item.context_expr)
+        edits = enter_by_function(site, moved, "jax.set_mesh")
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 
 

@@ -14,7 +14,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import is_static
-from shardlint_rules.jit._mesh_of_object import (
+from shardlint_rules.mesh._mesh_of_object import (
     class_around,
     is_mesh,
     is_mesh_type,

@@ -1,4 +1,4 @@
-"""Functions that read the annotations of NNX back, and the fix that puts a call under a mesh. Shared by rules."""
+"""The fix that puts a call under a mesh."""
 
 from __future__ import annotations
 
@@ -8,16 +8,6 @@ from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import CallResult, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-
-SPECS = "flax.nnx.get_partition_spec"
-SHARDINGS = "flax.nnx.get_named_sharding"
-READING = ("get_partition_spec", "get_named_sharding")
-"""The words of the first two, which show that annotations are read back."""
-
-
-def is_annotated_specs(site: Site, node: ast.expr, *names: str) -> bool:
-    """Return whether an expression surely is the result of one of these functions, which read annotations."""
-    return all(isinstance(one, CallResult) and one.api in names for one in options(site.value(node)))
 
 
 def _find_indentation(site: Site, statement: ast.stmt) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shardlint.model import Program
+from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.values import (
     CallArguments,
     CallResult,
@@ -17,7 +18,6 @@ from shardlint.model.values import (
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
 
-MAPS = ("jax.tree.map", "jax.tree.map_with_path")
 _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
 # They give a tree of the shape of the variables or state they are asked about.
 _OF_A_STATE = (
