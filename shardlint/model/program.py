@@ -16,12 +16,7 @@ from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.ways import Ways
 from shardlint.model.flow import Flow
 from shardlint.model.imported import files_run_together
-from shardlint.model.lifetime.donation import Donations
-from shardlint.model.lifetime.lifetimes import Lifetimes
 from shardlint.model.mesh.contexts import Context, Contexts
-from shardlint.model.mesh.meshes import AxisTypes
-from shardlint.model.mesh.table import SharedMesh, shared_meshes
-from shardlint.model.modules import Modules
 from shardlint.model.needs import GROUPS, Memo
 from shardlint.model.project import Project
 from shardlint.model.traced import Region, Tracing
@@ -56,19 +51,17 @@ class Program:
         self._answers: Memo[Hashable, object] = Memo(self.project.needs)
         self.own = own
         self.needs = self.project.needs
-        self._meshes: Memo[tuple[int, AxisTypes], tuple[SharedMesh, ...]] = Memo(self.needs)
         self._start_answers()
 
     def _start_answers(self) -> None:
         self._learned: list[object] = []
         """What holds parsed trees, or was learned from them."""
+        self._rooms: dict[object, object] = {}
         self.evaluator = self.register_room(Evaluator(self.project, self.own))
         self.flow = self.register_room(Flow(self.project, self.evaluator))
         self.tracing = self.register_room(Tracing(self.flow))
         self.tracing_in_sight = self.register_room(Tracing(self.flow, every=True))
         self.contexts = self.register_room(Contexts(self.evaluator, self.flow))
-        self.lifetimes = self.register_room(Lifetimes(Donations(self.evaluator)))
-        self.modules = self.register_room(Modules(self.evaluator))
         self.callers = self.register_room(Callers(self.evaluator, self.flow))
         self.ways = self.register_room(Ways(self.evaluator, self.callers))
         self._of_nodes: Memo[Hashable, object] = self.register_room(Memo(self.needs))
@@ -77,6 +70,15 @@ class Program:
         """Take note of what holds parsed trees: it is emptied with them."""
         self._learned.append(room)
         return room
+
+    def room(self, kind: Callable[[Evaluator], Room]) -> Room:
+        """Return the object of a class that remembers answers about nodes, which assume nothing: one for the program.
+
+        It is made when it is first asked for, and emptied with the parsed trees.
+        """
+        if kind not in self._rooms:
+            self._rooms[kind] = self.register_room(kind(self.flow.evaluator))
+        return cast(Room, self._rooms[kind])
 
     def trim_memory(self) -> None:
         """Between two files: let go of parsed trees and all that was learned from them once there are many.
@@ -98,7 +100,7 @@ class Program:
     def forget_trees(self) -> None:
         """Let go of all parsed trees and all that was learned from them."""
         self._release_answers()
-        self.needs.keep_only(self._meshes, self._answers)
+        self.needs.keep_only(self._answers)
         self._start_answers()
 
     def _release_answers(self) -> None:
@@ -113,11 +115,11 @@ class Program:
 
     def end_for_heir(self, heir: Program) -> None:
         """Let go of everything but the needs, which another has taken over: nothing will be asked any more."""
-        self._meshes, self._answers = Memo(self.needs), Memo(self.needs)
+        self._answers = Memo(self.needs)
         self._release_answers()
         self._start_answers()
         if heir.needs.has_too_many:
-            heir.needs.keep_only(heir._meshes, heir._answers)
+            heir.needs.keep_only(heir._answers)
 
     def value(self, file: FileFacts, node: ast.AST) -> Value:
         """Return the value of an expression."""
@@ -168,11 +170,6 @@ class Program:
     def together(self, file: FileFacts) -> Iterator[FileFacts]:
         """The file and those that run together with it by import, the nearest first."""
         yield from files_run_together(self.evaluator.linker, self.project, file)
-
-    def shared_meshes(self, file: FileFacts, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
-        """The meshes handed around by what runs with a file, if all are made with axes of this type; else none."""
-        key = self.project.file_set_number(file.path), axis_types
-        return self._meshes.get_or_make(key, lambda: shared_meshes(self, file.path, axis_types))
 
     def once(
         self, file: FileFacts, question: Hashable, answer: Callable[[], Answer], joined: bool = False

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.modules import Instance, Leaf
+from shardlint.facts.equinox_modules import Instance, Leaf, Modules
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -64,8 +64,8 @@ class DevicePutModule(Rule):
             return None
         found = [
             (instance, leaf)
-            for _, instance in site.program.modules.modules_within(site.value(tree))
-            for leaf in site.program.modules.list_leaves(instance)
+            for _, instance in site.program.room(Modules).modules_within(site.value(tree))
+            for leaf in site.program.room(Modules).list_leaves(instance)
             if leaf.kind in ("function", "text", "number")
         ]
         if not found:

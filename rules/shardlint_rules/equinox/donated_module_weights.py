@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.modules import Instance
+from shardlint.facts.equinox_modules import Instance, Modules
 from shardlint.model.values import ClassValue, Function, Transformed, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
@@ -90,7 +90,7 @@ class DonatedModuleWeights(Rule):
         if instance is not None:
             if _returns_new_self(site, instance, found):
                 return None
-            leaves = site.program.modules.list_leaves(instance)
+            leaves = site.program.room(Modules).list_leaves(instance)
             sure = any(leaf.kind == "array" and leaf.sure for leaf in leaves) and not _is_wrapper_called_once(
                 site, found
             )
@@ -120,7 +120,7 @@ class DonatedModuleWeights(Rule):
 
 def _find_compiled_module(site: Site, value: Value, node: ast.AST) -> Instance | None:
     """The Module whose arrays are part of what is compiled."""
-    modules = site.program.modules
+    modules = site.program.room(Modules)
     instance = modules.module_instance(value)
     if instance is not None:
         return instance

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.modules import Instance, Leaf
+from shardlint.facts.equinox_modules import Instance, Leaf, Modules
 from shardlint.model.signatures import STATIC_SETTINGS
 from shardlint.model.values import ClassValue, Constant, Function, Items, Place, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector
@@ -101,7 +101,7 @@ class ModuleThroughJaxJit(Rule):
 
     def _check_compiled_module(self, site: Site, found: Jitted) -> Iterator[_Problem]:
         """A Module, or a method of one, as what is compiled."""
-        modules = site.program.modules
+        modules = site.program.room(Modules)
         instance = modules.module_instance(found.fun)
         what = "an instance"
         if (
@@ -126,7 +126,7 @@ class ModuleThroughJaxJit(Rule):
         if home.kind != "class" or not names or _is_static_method(site, found.function):
             return
         cls = ClassValue(Place(site.file, home.node))
-        if site.program.modules.is_class(cls):
+        if site.program.room(Modules).is_class(cls):
             instance = Instance(cls, None)
             yield from self._check_passed_module(
                 site, instance, f"`{names[0]}`", "", 0 in static or names[0] in static
@@ -137,14 +137,14 @@ class ModuleThroughJaxJit(Rule):
         where = f"line {place.line}"
         if place.file is not site.file:
             where = f"{place.file.path.name}:{place.line}"
-        for path, instance in site.program.modules.modules_within(value):
+        for path, instance in site.program.room(Modules).modules_within(value):
             text = " ".join(place.source_text().split())
             yield from self._check_passed_module(site, instance, f"`{text}`{path}", f" at {where}", static)
 
     def _check_passed_module(
         self, site: Site, instance: Instance, what: str, where: str, static: bool
     ) -> Iterator[_Problem]:
-        leaves = site.program.modules.list_leaves(instance)
+        leaves = site.program.room(Modules).list_leaves(instance)
         if static:
             if _holds_arrays(leaves):
                 yield _Problem(
@@ -175,7 +175,7 @@ def _wrapped_method(site: Site, value: Value) -> bool:
         return False
     home = value.place.scope
     cls = ClassValue(Place(value.place.file, home.node)) if home.kind == "class" else None
-    return cls is not None and not value.node.name.startswith("__") and site.program.modules.is_class(cls)
+    return cls is not None and not value.node.name.startswith("__") and site.program.room(Modules).is_class(cls)
 
 
 def _is_static_method(site: Site, definition: Definition) -> bool:

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.equinox_modules import Instance, Modules
 from shardlint.facts.placements import PLACED_WORDS
-from shardlint.model.modules import Instance
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Function, Transformed
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses, detector
@@ -204,10 +204,10 @@ def _module_with_arrays(site: Site, node: ast.expr) -> Instance | None:
     """The Module an expression is, if it surely holds arrays and was not made for this call."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return None
-    instance = site.program.modules.module_instance(site.value(node))
+    instance = site.program.room(Modules).module_instance(site.value(node))
     if instance is None:
         return None
-    leaves = site.program.modules.list_leaves(instance)
+    leaves = site.program.room(Modules).list_leaves(instance)
     return instance if any(leaf.kind == "array" and leaf.sure for leaf in leaves) else None
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from shardlint.model.lifetime.buffers import access_path
-from shardlint.model.lifetime.donation import Argument, DonatingCall
-from shardlint.model.lifetime.reads import Reading, part_of_read
+from shardlint.facts.lifetime.buffers import access_path
+from shardlint.facts.lifetime.donating_calls import Argument, DonatingCall
+from shardlint.facts.lifetime.lifetimes import Lifetimes
+from shardlint.facts.lifetime.reads import Reading, part_of_read
 from shardlint.model.values import CallResult, ClassValue, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -40,7 +41,7 @@ def find_donated_aliases(site: Site) -> Iterator[Alias]:
 
 def _donating_calls_by_method(site: Site) -> Mapping[ast.AST, list[tuple[Scope, DonatingCall]]]:
     """The calls in the methods of the site's file that donate, by the wrapper that does it."""
-    file, donations = site.file, site.program.lifetimes.donations
+    file, donations = site.file, site.program.room(Lifetimes).donations
     found: dict[ast.AST, list[tuple[Scope, DonatingCall]]] = {}
     for scope in file.inner_scopes(file.module):
         if scope.kind == "function" and scope.parent is not None and scope.parent.kind == "class":

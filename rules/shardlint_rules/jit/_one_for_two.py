@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.lifetime.donation import DonatingCall
+from shardlint.facts.lifetime.donating_calls import DonatingCall
+from shardlint.facts.lifetime.lifetimes import Lifetimes
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallResult, ClassValue, Constant, Place, options
 from shardlint.rules_api.site import Site
@@ -61,10 +62,11 @@ def call_donating_duplicate(site: Site, field: str) -> tuple[FileFacts, Donating
     name = _constructed_class_name(site, field)
     if name is None:
         return None
+    donations = site.program.room(Lifetimes).donations
     for file in _files_mentioning(site, name):
         for scope in file.inner_scopes(file.module):
             for one in file.walk_scope(scope).calls if scope.kind in ("module", "function") else ():
-                found = site.program.lifetimes.donations.find_donations(file, one) if one.args or one.keywords else None
+                found = donations.find_donations(file, one) if one.args or one.keywords else None
                 if found is not None and any(_is_it(site, file, given.node, call) for given in found.donated_arguments):
                     return file, found
     return None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.table import files_making_meshes, meshes_made_in
+from shardlint.facts.made_meshes import files_making_meshes, meshes_made_in
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Constant, Place, Value
 from shardlint.rewrite.edits import Layer

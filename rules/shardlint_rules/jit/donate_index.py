@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.lifetime.donation import PMAP
+from shardlint.facts.lifetime.donation import PMAP
 from shardlint.model.reach import lookup_bindings, reaching_bindings
 from shardlint.model.signatures import (
     DONATE_SETTINGS,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.lifetime.buffers import Held, Story
+from shardlint.facts.lifetime.donating_calls import Argument, DonatingCall
+from shardlint.facts.lifetime.donation import PMAP
+from shardlint.facts.lifetime.lifetimes import Lifetimes
 from shardlint.model import Program
 from shardlint.model.evaluator.annotations import annotated_project_classes
-from shardlint.model.lifetime.buffers import Held, Story
-from shardlint.model.lifetime.donation import PMAP, Argument, DonatingCall
 from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
 from shardlint.model.reach import lookup_bindings, sole_assigned_value
 from shardlint.model.signatures import JITS
@@ -282,7 +284,7 @@ def stories_of_donations(site: Site) -> Iterator[tuple[FileFacts, Story]]:
     """
     if not any(name.startswith("donate") for name in site.arguments.keywords):
         return
-    lifetimes = site.program.lifetimes
+    lifetimes = site.program.room(Lifetimes)
     for _, story in lifetimes.donating_functions(site.file):
         yield site.file, story
     for file, scope in _callers_elsewhere(site):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.lifetime.buffers import Twice
+from shardlint.facts.lifetime.donation import DONATING
 from shardlint.model.guards import expected_to_fail
-from shardlint.model.lifetime.buffers import Twice
-from shardlint.model.lifetime.donation import DONATING
 from shardlint.rules_api.rule import (
     Calls,
     Certainty,

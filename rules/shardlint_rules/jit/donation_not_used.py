@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.lifetime.donation import PMAP
+from shardlint.facts.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
 from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, setting_names, setting_positions
 from shardlint.model.values import Function, Place

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.lifetime.donation import PMAP
+from shardlint.facts.lifetime.lifetimes import Lifetimes
 from shardlint.facts.model_inputs import is_only_called
-from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import Jitted
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
@@ -43,7 +44,7 @@ def reason_no_output_fits(site: Site, function: Jitted, name: str) -> str | None
     results = returned_expressions(file, node)
     if not results:
         return None
-    update = site.program.lifetimes.donations.updates.find_update(inner, name)
+    update = site.program.room(Lifetimes).donations.updates.find_update(inner, name)
     if update is not None and not update.used:
         if function.api == PMAP:
             return None

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.lifetime.donation import PMAP
+from shardlint.facts.lifetime.lifetimes import Lifetimes
 from shardlint.facts.repeated import is_test, loop_around
-from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, jitted_value
 from shardlint.model.values import Constant, Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector
@@ -199,7 +200,7 @@ def _find_updates(site: Site, place: Place, donating: bool) -> list[_Update]:
         parameters = function.parameters.positional[index + late : index + late + 1]
         if name not in rebound or not parameters or _is_stored(file, argument, name):
             continue
-        update = site.program.lifetimes.donations.updates.find_update(function.inner, parameters[0])
+        update = site.program.room(Lifetimes).donations.updates.find_update(function.inner, parameters[0])
         if update is not None and update.whole:
             updates.append(_Update(parameters[0], index + late, name, place, looped))
     return updates

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from shardlint.facts.lifetime.buffers import Use, access_path
+from shardlint.facts.lifetime.donation import DONATING
+from shardlint.facts.lifetime.reads import Reading, array_of_read
 from shardlint.model.guards import expected_to_fail
-from shardlint.model.lifetime.buffers import Use, access_path
-from shardlint.model.lifetime.donation import DONATING
-from shardlint.model.lifetime.reads import Reading, array_of_read
 from shardlint.model.signatures import jitted_value
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector

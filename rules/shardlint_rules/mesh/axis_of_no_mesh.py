@@ -7,8 +7,8 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.made_meshes import files_making_meshes, meshes_made_in
 from shardlint.model.mesh.meshes import spec_of
-from shardlint.model.mesh.table import files_making_meshes, meshes_made_in
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily

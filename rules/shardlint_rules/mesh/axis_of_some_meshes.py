@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import ClassVar
 
-from shardlint.model.mesh.table import NamedMesh, shared_named_meshes
+from shardlint.facts.made_meshes import NamedMesh, shared_named_meshes
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily

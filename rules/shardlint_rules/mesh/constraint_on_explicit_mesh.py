@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.made_meshes import shared_meshes
 from shardlint.facts.shardings import CONSTRAINTS
 from shardlint.model.mesh.contexts import BRING_A_MESH, SET_KINDS
 from shardlint.model.mesh.meshes import Mesh
@@ -115,7 +116,7 @@ class ConstraintOnExplicitMesh(Rule):
         """The mesh is not followed, but whichever it is, its axes are Explicit."""
         if not site.is_named_anywhere("Explicit") or _handles_axis_types(site):
             return None
-        made = site.program.shared_meshes(site.file, "explicit")
+        made = shared_meshes(site.program, site.file, "explicit")
         if not made:
             return None
         first = made[0]

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.made_meshes import shared_named_meshes
 from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
-from shardlint.model.mesh.table import shared_named_meshes
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector

@@ -6,6 +6,7 @@ import ast
 
 from shardlint.facts.explicit_axes import written_for_auto
 from shardlint.facts.location import Location
+from shardlint.facts.made_meshes import files_making_meshes, meshes_made_in
 from shardlint.facts.name_uses import is_module_imported, uses_any
 from shardlint.facts.set_mesh.argument_origins import why_arguments_refused
 from shardlint.facts.set_mesh.calls_in_block import (
@@ -21,7 +22,6 @@ from shardlint.facts.shardings import CONSTRAINTS
 from shardlint.model import Program
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import Mesh, spec_of
-from shardlint.model.mesh.table import files_making_meshes, meshes_made_in
 from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Place, options
 from shardlint.syntax import FileFacts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shardlint.facts.made_meshes import shared_meshes
 from shardlint.model import Program
 from tests.conftest import Write
 
@@ -26,8 +27,8 @@ def lines(write: Write, files: dict[str, str]) -> list[tuple[str, int]]:
     program = Program(root)
     file = program.project.facts(root / "main.py")
     assert file is not None
-    found = program.shared_meshes(file, "explicit")
-    assert program.shared_meshes(file, "explicit") is found
+    found = shared_meshes(program, file, "explicit")
+    assert shared_meshes(program, file, "explicit") is found
     return sorted((mesh.path.name, mesh.line) for mesh in found)
 
 
@@ -86,7 +87,7 @@ def test_meshes_of_other_programs_do_not_count(write: Write) -> None:
     for name in files:
         file = program.project.facts(root / name)
         assert file is not None
-        found[name] = [mesh.path.name for mesh in program.shared_meshes(file, "explicit")]
+        found[name] = [mesh.path.name for mesh in shared_meshes(program, file, "explicit")]
     assert found == {"a.py": ["a.py"], "b.py": [], "run.py": ["a.py"]}
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+from shardlint.facts.library_modules import ARRAYS_ONLY, FUNCTION_PARAMETERS, LEAVES, WRAPPING, Kind
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.evaluator.library_modules import ARRAYS_ONLY, FUNCTION_PARAMETERS, LEAVES, WRAPPING, Kind
 from shardlint.model.values import (
     Api,
     CallArguments,

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import field, replace
 from typing import Literal
 
-from shardlint.model.lifetime.donation import Argument, DonatingCall
-from shardlint.model.lifetime.reads import Reading, array_of_read
+from shardlint.facts.lifetime.donating_calls import Argument, DonatingCall
+from shardlint.facts.lifetime.reads import Reading, array_of_read
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk_nodes
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
 
+from shardlint.facts.lifetime.donating_calls import Argument, DonatingCall
 from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import CallArguments, Function, Place
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk_nodes
-
-if TYPE_CHECKING:
-    from shardlint.model.lifetime.donation import Argument, DonatingCall, Donations
 
 # A loop that never runs is of no interest; a branch may be one that is never taken.
 _STRAIGHT = (ast.With, ast.AsyncWith, ast.For, ast.While, ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
 
 
 def donations_in_body(
-    donations: Donations, file: FileFacts, function: Function, arguments: CallArguments
+    find_donations: Callable[[FileFacts, ast.Call], DonatingCall | None],
+    file: FileFacts,
+    function: Function,
+    arguments: CallArguments,
 ) -> Iterator[tuple[DonatingCall, Argument, ast.expr]]:
     """The donations of a function's parameters, on its straight way: the call, and what a caller gave for each."""
     node = function.node
@@ -36,7 +36,7 @@ def donations_in_body(
         ]
         if not given.keys() & set(names) or not is_call_on_every_path(inside, call, node):
             continue
-        found = donations.find_donations(inside, call)
+        found = find_donations(inside, call)
         for argument in found.donated_arguments if found is not None else ():
             place = _forwarded_argument(inside, node, argument.node, given)
             if (

@@ -35,13 +35,18 @@ class SharedMesh:
     line: int
 
 
-def shared_meshes(program: Program, path: Path, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
+def shared_meshes(program: Program, file: FileFacts, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
     """Every mesh made where a file runs that may reach code elsewhere, if they are all made with axes of this type.
 
     None at all where one is of another type or not known, or not all of the files are read. Left out are tests and
     benchmarks, meshes that stay in the function that makes them, that stand in where none is given
     (`mesh or default_mesh()`), and that are made only on demand of a flag which no call gives.
     """
+    question = "shared meshes", axis_types
+    return program.once(file, question, lambda: _find_shared_meshes(program, file.path, axis_types))
+
+
+def _find_shared_meshes(program: Program, path: Path, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
     found: list[SharedMesh] = []
     for file in program.project.files_calling(path, _mesh_maker_words(program)):
         if file is None:

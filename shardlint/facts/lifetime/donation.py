@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from shardlint.facts.lifetime.donating_calls import Argument, DonatingCall
+from shardlint.facts.lifetime.inner_donations import donations_in_body, is_result_rebound
+from shardlint.facts.lifetime.updates import Updates
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.lifetime.handed_on import donations_in_body, is_result_rebound
-from shardlint.model.lifetime.updates import Updates
 from shardlint.model.needs import Memo
 from shardlint.model.signatures import (
     JITS,
@@ -50,47 +51,6 @@ _TRANSFORMATIONS = frozenset(
         "apply_if_finite masked partition multi_transform clip clip_by_global_norm scale MultiSteps"
     ).split()
 )
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One argument of a call: the expression, and the position or parameter it fills.
-
-    `taken` tells whether the compiled program takes its buffer: True where the function returns an update of it, False
-    where it returns something else or is not known.
-    """
-
-    node: ast.expr
-    position: int | None
-    name: str | None
-    donated: bool
-    static: bool
-    taken: bool
-    parts: tuple[str, ...] = ()
-    """Where only attributes of it are seen to be updated: which."""
-    array: bool = False
-    """Whether the function treats it as one array."""
-    used: bool | None = None
-    """Whether the function uses it at all; None where its body is not known."""
-    behind: bool = False
-    """Whether only a negative position asks for its donation, which does nothing before jax 0.12."""
-
-
-@dataclass(frozen=True)
-class DonatingCall:
-    """A call that donates: `by` is the wrapper (jit, decorator) that asked for it, `api` its canonical name."""
-
-    call: ast.Call
-    by: Place
-    api: str
-    arguments: tuple[Argument, ...]
-    placed: bool
-    """Whether the wrapper has shardings: arguments placed otherwise are copied, and the copy is donated."""
-
-    @property
-    def donated_arguments(self) -> tuple[Argument, ...]:
-        """The donated arguments."""
-        return tuple(argument for argument in self.arguments if argument.donated)
 
 
 class Donations:
@@ -147,7 +107,7 @@ class Donations:
         self, file: FileFacts, call: ast.Call, function: Function, arguments: CallArguments
     ) -> DonatingCall | None:
         """Return the donations that a function of the project makes of its own arguments."""
-        found = list(donations_in_body(self, file, function, arguments))
+        found = list(donations_in_body(self.find_donations, file, function, arguments))
         if not found:
             return None
         first = found[0][0]

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.lifetime.buffers import Buffer, Memory, Story, Use, merge_memories
-from shardlint.model.lifetime.donation import Donations
-from shardlint.model.lifetime.order import Evaluation
-from shardlint.model.lifetime.reads import Reading
+from shardlint.facts.lifetime.buffers import Buffer, Memory, Story, Use, merge_memories
+from shardlint.facts.lifetime.donation import Donations
+from shardlint.facts.lifetime.order import Evaluation
+from shardlint.facts.lifetime.reads import Reading
+from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.needs import Memo
 from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint.syntax.nodes import child_nodes
@@ -24,10 +25,10 @@ _SWALLOWING = ("raises", "assertRaises", "assert_raises", "suppress", "subTest")
 class Lifetimes:
     """The stories of a program's functions; remembered."""
 
-    def __init__(self, donations: Donations) -> None:
-        self.donations = donations
-        self._known: Memo[ast.AST, Story] = Memo(donations.evaluator.project.needs)
-        self._donating: Memo[ast.AST, list[Scope]] = Memo(donations.evaluator.project.needs)
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.donations = Donations(evaluator)
+        self._known: Memo[ast.AST, Story] = Memo(evaluator.project.needs)
+        self._donating: Memo[ast.AST, list[Scope]] = Memo(evaluator.project.needs)
 
     def buffer_events(self, file: FileFacts, scope: Scope) -> Story:
         """Return the buffer events of one function or module."""

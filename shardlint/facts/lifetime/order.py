@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.lifetime.buffers import (
+from shardlint.facts.lifetime.buffers import (
     Buffer,
     Death,
     Held,
@@ -19,8 +18,10 @@ from shardlint.model.lifetime.buffers import (
     is_nested_part,
     merge_memories,
 )
-from shardlint.model.lifetime.donation import Argument, DonatingCall, Donations
-from shardlint.model.lifetime.reads import STAGED, Reading, keeps_objects, part_of_read
+from shardlint.facts.lifetime.donating_calls import Argument, DonatingCall
+from shardlint.facts.lifetime.donation import Donations
+from shardlint.facts.lifetime.reads import STAGED, Reading, keeps_objects, part_of_read
+from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.values import Api, CallResult, Place, Transformed, options
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import child_nodes, walk_nodes

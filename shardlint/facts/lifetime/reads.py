@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import enum
 
+from shardlint.facts.lifetime.reads_inside import surely_reads_argument
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.lifetime.reads_inside import surely_reads_argument
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.syntax import FileFacts
 

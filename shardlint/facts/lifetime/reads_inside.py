@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from shardlint.facts.lifetime.inner_donations import is_call_on_every_path
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.lifetime.handed_on import is_call_on_every_path
 from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import Function, Place
 from shardlint.syntax import FileFacts
