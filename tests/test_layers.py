@@ -31,7 +31,7 @@ BELOW = {
     "cli": "config source syntax model rules_api engine output rewrite verify run server",
 }
 # Circles of imports that are left, types included: how many modules each folder has in them.
-CIRCLES = {"model": 23, "layouts": 5, "rules_api": 4, "libraries": 2}
+CIRCLES = {"model": 14, "layouts": 5, "rules_api": 4, "libraries": 2}
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from shardlint.facts.bound_names import find_binding_reads
 from shardlint.facts.project_objects import find_classes
 from shardlint.model.ends import Ends
-from shardlint.model.reach import find_binding_reads
 from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name

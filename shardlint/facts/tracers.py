@@ -9,18 +9,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from shardlint.facts.jit_settings import setting_positions
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.ends import End
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.reach import lookup_bindings
-from shardlint.model.signatures import (
-    JITS,
-    Jitted,
-    jitted_value,
-    parameters_of_definition,
-    setting_positions,
-    takes_self,
-)
+from shardlint.model.signatures import JITS, Jitted, jitted_value, parameters_of_definition, takes_self
 from shardlint.model.values import CallResult, Place, options
 from shardlint.syntax import Binding, Scope
 

@@ -18,23 +18,12 @@ _CLAUSES = (ast.stmt, ast.ExceptHandler, ast.match_case)
 # Of how many bindings that may reach one use each is followed. Where each reads the one before, more would cost their
 # square.
 _MOST = 48
-_NAMES = 4  # how many names in a row stand for each other
 
 
 def sole_assigned_value(file: FileFacts, name: ast.Name) -> ast.expr | None:
     """Return the value bound to a name where it is read, if one assignment alone may have bound it."""
     bindings, _ = lookup_bindings(file, name, name.id)
     return bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
-
-
-def settled_expression(file: FileFacts, node: ast.expr) -> ast.expr:
-    """The expression that a name stands for, where only one gives it."""
-    for _ in range(_NAMES):
-        value = sole_assigned_value(file, node) if isinstance(node, ast.Name) else None
-        if value is None:
-            break
-        node = value
-    return node
 
 
 def lookup_bindings(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Scope | None]:
@@ -95,28 +84,6 @@ def may_refer(file: FileFacts, use: ast.AST, name: str, binder: ast.AST) -> bool
         if scope.kind != "class":  # what is not bound yet in a class is the name outside of it
             return False
     return False
-
-
-def find_binding_reads(file: FileFacts, target: ast.Name) -> list[tuple[ast.Name, bool]]:
-    """The reads that a binding of a name reaches, in text order, each with whether no other binding does.
-
-    Found for all bindings of the name at once: a name that is bound again and again is read as often.
-    """
-    home = file.evaluation_scope(target)
-    # A name declared global is read outside of the function that binds it.
-    outside = target.id in home.outer_names
-
-    def collect_reads() -> dict[ast.AST, list[tuple[ast.Name, bool]]]:
-        found: dict[ast.AST, list[tuple[ast.Name, bool]]] = {}
-        for use in file.find_mentions(target.id) if outside else file.mentions_in(home, target.id):
-            if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
-                bindings, _ = lookup_bindings(file, use, target.id)
-                for binding in bindings:
-                    if binding.kind != "more":
-                        found.setdefault(binding.node, []).append((use, len(bindings) == 1))
-        return found
-
-    return file.remember_for_file(("readers", (None if outside else home, target.id)), collect_reads).get(target, [])
 
 
 def _owners_of_name(file: FileFacts, home: Scope, name: str) -> Iterator[tuple[Scope, list[Binding]]]:

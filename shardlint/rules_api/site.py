@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shardlint.config.targets import Targets
+from shardlint.facts.jit_settings import jit_wrappings
 from shardlint.facts.location import Location
 from shardlint.facts.result_uses import ResultUse, use_of_result
 from shardlint.model import Program, api
@@ -17,7 +18,7 @@ from shardlint.model.branches import is_ruled_out
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.guards import expected_to_fail, is_branch_tested
 from shardlint.model.needs import GIVEN
-from shardlint.model.signatures import JITS, Jitted, jit_wrappings
+from shardlint.model.signatures import JITS, Jitted
 from shardlint.model.traced import Region
 from shardlint.model.values import Api, CallArguments, Place, options
 from shardlint.rules_api.rule import (

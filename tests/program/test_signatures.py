@@ -7,14 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.model.signatures import (
-    argnum_positions,
-    jit_wrappings,
-    jitted_value,
-    parameters_of,
-    setting_names,
-    setting_positions,
-)
+from shardlint.facts.jit_settings import argnum_positions, jit_wrappings, setting_names, setting_positions
+from shardlint.model.signatures import jitted_value, parameters_of
 from shardlint.model.values import Place
 from tests.conftest import Asked
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.reach import find_binding_reads
+from shardlint.facts.bound_names import find_binding_reads
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Mapping, Sequence
 
+from shardlint.facts.jit_settings import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.model import api
 from shardlint.model.ends import Ends
-from shardlint.model.signatures import DONATE_SETTINGS, SHARDING_SETTINGS, STATIC_SETTINGS
+from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Api, CallResult, ClassValue, Constant, Function, Place, options
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site

@@ -31,8 +31,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Sequence
 
+from shardlint.facts.jit_settings import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.model.reach import lookup_bindings
-from shardlint.model.signatures import DONATE_SETTINGS, SHARDING_SETTINGS, STATIC_SETTINGS
+from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Items
 from shardlint.rewrite.indent import UNIT
 from shardlint.rules_api.rule import Fix, Safety

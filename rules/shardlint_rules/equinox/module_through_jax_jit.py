@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.facts.equinox_modules import Instance, Leaf, Modules
-from shardlint.model.signatures import STATIC_SETTINGS
+from shardlint.facts.jit_settings import STATIC_SETTINGS
 from shardlint.model.values import ClassValue, Constant, Function, Items, Place, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.signatures import DONATE_SETTINGS, Jitted
+from shardlint.facts.jit_settings import DONATE_SETTINGS
+from shardlint.model.signatures import Jitted
 from shardlint.model.values import CallArguments, Function, Transformed, Value
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass

@@ -6,17 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.jit_settings import DONATE_SETTINGS, argnum_positions, setting_names, setting_positions
 from shardlint.facts.lifetime.donation import PMAP
 from shardlint.model.reach import lookup_bindings, reaching_bindings
-from shardlint.model.signatures import (
-    DONATE_SETTINGS,
-    JITS,
-    Jitted,
-    Parameters,
-    argnum_positions,
-    setting_names,
-    setting_positions,
-)
+from shardlint.model.signatures import JITS, Jitted, Parameters
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.jit_settings import DONATE_SETTINGS, setting_names, setting_positions
 from shardlint.facts.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
-from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, setting_names, setting_positions
+from shardlint.model.signatures import JITS, Jitted
 from shardlint.model.values import Function, Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from shardlint.facts.jit_settings import argnum_positions, setting_names
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.signatures import Jitted, Parameters, argnum_positions, setting_names
+from shardlint.model.signatures import Jitted, Parameters
 from shardlint.model.values import Function
 from shardlint_rules.jit.sharded import describe_function
 

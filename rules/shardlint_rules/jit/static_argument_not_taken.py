@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.signatures import JITS, STATIC_SETTINGS
+from shardlint.facts.jit_settings import STATIC_SETTINGS
+from shardlint.model.signatures import JITS
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.parameters import explain_lost_entries, given_entries

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.jit_settings import DONATE_SETTINGS
 from shardlint.facts.lifetime.donation import PMAP
 from shardlint.facts.lifetime.lifetimes import Lifetimes
 from shardlint.facts.repeated import is_test, loop_around
-from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, jitted_value
+from shardlint.model.signatures import JITS, Jitted, jitted_value
 from shardlint.model.values import Constant, Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site

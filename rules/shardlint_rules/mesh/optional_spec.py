@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.evaluator.assume import Assuming
-from shardlint.model.guards import met_by_every_call
 from shardlint.model.mesh.meshes import literal_leaves
 from shardlint.model.values import (
     Assumed,
@@ -26,6 +25,7 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk_nodes
+from shardlint_rules.mesh._every_call import met_by_every_call
 from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _PUT = ("jax.lax.with_sharding_constraint", "jax.reshard")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.bound_names import settled_expression
 from shardlint.facts.processes.conditions import is_index
 from shardlint.facts.processes.count_scales import ALL, PROCESS, PROCESSES, Scale, count_scale
-from shardlint.model.reach import settled_expression
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass

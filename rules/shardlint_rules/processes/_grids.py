@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.bound_names import settled_expression
 from shardlint.facts.processes.count_scales import ALL, LISTS, PROCESS, Scale, count_scale
-from shardlint.model.reach import settled_expression
 from shardlint.model.values import Api, CallResult, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name

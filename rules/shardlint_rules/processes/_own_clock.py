@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.bound_names import find_binding_reads
 from shardlint.facts.controlled_code import (
     Asked,
     controlled_blocks,
@@ -13,7 +14,6 @@ from shardlint.facts.controlled_code import (
 )
 from shardlint.facts.processes.collective_calls import Together, collective_calls
 from shardlint.facts.processes.conditions import evaluate_on_first_process
-from shardlint.model.reach import find_binding_reads
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.bound_names import find_binding_reads
 from shardlint.model import Program
-from shardlint.model.reach import find_binding_reads, lookup_bindings
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.bound_names import find_binding_reads
 from shardlint.facts.controlled_code import find_result_uses
 from shardlint.facts.processes.conditions import multi_process_evidence
-from shardlint.model.reach import find_binding_reads
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily

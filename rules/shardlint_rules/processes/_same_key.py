@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.bound_names import settled_expression
 from shardlint.facts.project_objects import find_classes, stored_values
 from shardlint.model import Program
-from shardlint.model.reach import lookup_bindings, settled_expression
+from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.bound_names import settled_expression
 from shardlint.facts.processes.collective_calls import Together
 from shardlint.facts.processes.conditions import (
     find_process_guard,
@@ -11,7 +12,6 @@ from shardlint.facts.processes.conditions import (
     reads_process_state,
 )
 from shardlint.model import Program
-from shardlint.model.reach import settled_expression
 from shardlint.model.values import CallResult, Place, options
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts

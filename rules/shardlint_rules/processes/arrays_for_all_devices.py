@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.bound_names import settled_expression
 from shardlint.facts.processes.all_devices import mesh_of_all
-from shardlint.model.reach import settled_expression
 from shardlint.model.values import CallResult, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from shardlint.facts.bound_names import settled_expression
 from shardlint.model import Program
 from shardlint.model.evaluator.annotations import annotated_project_classes
-from shardlint.model.reach import settled_expression
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import find_binding_reads
+from shardlint.facts.bound_names import find_binding_reads
 from shardlint.model.values import Place, options
 from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site

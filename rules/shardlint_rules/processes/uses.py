@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.bound_names import find_binding_reads
 from shardlint.facts.controlled_code import find_result_uses
 from shardlint.facts.project_objects import read_in_class, sole_assigned_values
 from shardlint.model import Program
 from shardlint.model.passed import receiving_parameters
-from shardlint.model.reach import find_binding_reads
 from shardlint.model.values import Place, options
 from shardlint.syntax import FileFacts
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.model.reach import settled_expression
+from shardlint.facts.bound_names import settled_expression
 from shardlint.rules_api.rule import Edit, Finding, Harm, Lines, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import find_binding_reads, lookup_bindings
+from shardlint.facts.bound_names import find_binding_reads
+from shardlint.model.reach import lookup_bindings
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily

@@ -13,6 +13,7 @@ from dataclasses import field
 from pathlib import Path
 
 from shardlint.facts.name_uses import is_used_elsewhere
+from shardlint.facts.release_guards import is_release_guarded
 from shardlint.facts.set_mesh.entered_meshes import entered_meshes, surely_a_mesh
 from shardlint.facts.set_mesh.obstacles import libraries_of_old_context, reason_to_keep
 from shardlint.facts.set_mesh.old_context_readers import manual_mesh_entries as entered_by_hand
@@ -23,7 +24,7 @@ from shardlint.facts.set_mesh.old_context_readers import (
     uses_of_thread_resources,
 )
 from shardlint.model import Program
-from shardlint.model.guards import expected_to_fail, is_release_guarded
+from shardlint.model.guards import expected_to_fail
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import Api, CallResult, Place, options

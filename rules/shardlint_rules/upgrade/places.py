@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from shardlint.config.versions import Release
+from shardlint.facts.release_guards import is_release_guarded
 from shardlint.model import api
-from shardlint.model.guards import is_release_guarded
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Certainty
 from shardlint.rules_api.site import Site

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from shardlint.config.versions import Release, compare_releases, format_release
-from shardlint.model.guards import expected_to_fail, is_release_guarded
+from shardlint.facts.release_guards import is_release_guarded
+from shardlint.model.guards import expected_to_fail
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Imports, Rule, detector
 from shardlint.rules_api.site import Site

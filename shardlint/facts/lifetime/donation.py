@@ -10,20 +10,13 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from shardlint.facts.jit_settings import argnum_positions, setting_names, setting_positions
 from shardlint.facts.lifetime.donating_calls import Argument, DonatingCall
 from shardlint.facts.lifetime.inner_donations import donations_in_body, is_result_rebound
 from shardlint.facts.lifetime.updates import Updates
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.needs import Memo
-from shardlint.model.signatures import (
-    JITS,
-    SHARDING_SETTINGS,
-    Jitted,
-    argnum_positions,
-    jitted_value,
-    setting_names,
-    setting_positions,
-)
+from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted_value
 from shardlint.model.values import (
     Api,
     CallArguments,

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.signatures import (
-    STATIC_SETTINGS,
-    Parameters,
-    argnum_positions,
-    parameters_of,
-    setting_names,
-)
+from shardlint.facts.jit_settings import STATIC_SETTINGS, argnum_positions, setting_names
+from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Api, CallResult, Function, Transformed
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
