@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardlint.facts.result_uses import use_of_result
-from shardlint.model.reach import lookup_bindings
 from shardlint.source.text import Source
 from shardlint.source.words import names_bound_to_calls
 from shardlint.syntax import FileFacts, NotParsed, read_facts
+from shardlint.syntax.bindings import lookup_bindings
 
 HERE = Path("x.py")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.reach import lookup_bindings, sole_assigned_value
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings, sole_assigned_value
 
 _NAMES = 4  # how many names in a row stand for each other
 

@@ -7,15 +7,15 @@ from functools import cached_property
 
 from shardlint.config.targets import Targets
 from shardlint.config.versions import format_release, is_release_allowed
-from shardlint.facts.release_guards import is_release_guarded
 from shardlint.facts.shardings import Shardings
 from shardlint.model import Program
-from shardlint.model.guards import expected_to_fail
 from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.traced import Region
 from shardlint.model.values import Place, Value
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.guards import expected_to_fail
+from shardlint.syntax.release_guards import is_release_guarded
 
 
 class Location:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from shardlint.model import api
 from shardlint.model.mesh.meshes import MESH_MAKERS, AxisTypes, Mesh, mesh_of
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import Api, Constant, Place, options
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 
 if TYPE_CHECKING:
     from shardlint.model import Program

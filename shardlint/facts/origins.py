@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from shardlint.model import Program
 from shardlint.model.ends import End
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     CallArguments,
     ClassValue,
@@ -19,6 +18,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings
 
 _DEPTH = 4
 _CALLS = 8

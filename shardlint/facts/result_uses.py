@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
-from shardlint.model.reach import lookup_bindings, may_refer, reaching_bindings
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.bindings import lookup_bindings, may_refer, reaching_bindings
 
 ResultUse = Literal["used", "dropped", "never read"]
 

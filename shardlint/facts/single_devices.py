@@ -6,10 +6,10 @@ import ast
 
 from shardlint.facts.location import Location
 from shardlint.model.api import DEVICE_LISTS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import Api, CallResult, Constant, Place, options
 from shardlint.syntax import Binding
+from shardlint.syntax.bindings import lookup_bindings
 
 _TYPES = ("jax.Device", "jaxlib.xla_extension.Device", "jaxlib.xla_client.Device")
 _SINGLE = "jax.sharding.SingleDeviceSharding"

@@ -13,10 +13,10 @@ from shardlint.facts.jit_settings import setting_positions
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.ends import End
 from shardlint.model.evaluator.trees import MAPS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import JITS, Jitted, jitted_value, parameters_of_definition, takes_self
 from shardlint.model.values import CallResult, Place, options
 from shardlint.syntax import Binding, Scope
+from shardlint.syntax.bindings import lookup_bindings
 
 if TYPE_CHECKING:
     from shardlint.model import Program

@@ -13,8 +13,6 @@ from typing import Literal
 
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.taken import asks_for_shape, truth_of_test
-from shardlint.model.path_tests import MOST_TESTS, tests_on_path
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -32,7 +30,9 @@ from shardlint.model.values import (
 )
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import none_by_default
+from shardlint.syntax.path_tests import MOST_TESTS, tests_on_path
 
 _OPTIONAL = ("None", "Optional", "Any", "object")
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from itertools import islice
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.path_tests import MOST_TESTS, tests_on_path
-from shardlint.model.reach import sole_assigned_value
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import sole_assigned_value
+from shardlint.syntax.path_tests import MOST_TESTS, tests_on_path
 
 # Functions of jax that are true where nothing is traced.
 _UNTRACED = ("trace_state_clean", "is_concrete")

@@ -15,7 +15,6 @@ from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.needs import Memo
 from shardlint.model.passed import is_function_argument, receiving_parameters, storing_attribute, transform_of
 from shardlint.model.project import Project
-from shardlint.model.reach import lookup_bindings, may_refer
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -31,6 +30,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings, may_refer
 from shardlint.syntax.nodes import walk_nodes
 
 _DEPTH = 12

@@ -13,7 +13,6 @@ from dataclasses import field
 from types import MappingProxyType
 
 from shardlint.model import api
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     LARGEST,
     Api,
@@ -30,6 +29,7 @@ from shardlint.model.values import (
 )
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Binding
+from shardlint.syntax.bindings import lookup_bindings
 
 __all__ = ["ELEMENTWISE", "PRODUCTS", "Shape", "shape_of", "shape_of_value"]
 

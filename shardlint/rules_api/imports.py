@@ -6,11 +6,11 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from shardlint.model import Program, api
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api
 from shardlint.rules_api.import_order import add_imported_name, one_a_line, sorted_place
 from shardlint.rules_api.rule import Edit
 from shardlint.syntax import Binding, FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 
 # What imports JAX, or is it.
 _WITH_JAX = api.LIBRARIES - {"numpy", "functools", "contextlib", "pytest", "unittest", "absl"}

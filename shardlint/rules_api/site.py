@@ -16,7 +16,6 @@ from shardlint.facts.result_uses import ResultUse, use_of_result
 from shardlint.model import Program, api
 from shardlint.model.branches import is_ruled_out
 from shardlint.model.evaluator.assume import Assuming
-from shardlint.model.guards import expected_to_fail, is_branch_tested
 from shardlint.model.needs import GIVEN
 from shardlint.model.signatures import JITS, Jitted
 from shardlint.model.traced import Region
@@ -35,6 +34,7 @@ from shardlint.rules_api.rule import (
     Safety,
 )
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.guards import expected_to_fail, is_branch_tested
 
 if TYPE_CHECKING:
     import libcst as cst

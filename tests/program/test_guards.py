@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.facts.release_guards import is_release_guarded
 from shardlint.facts.result_uses import reads_after
-from shardlint.model.guards import expected_to_fail
+from shardlint.syntax.guards import expected_to_fail
+from shardlint.syntax.release_guards import is_release_guarded
 from tests.conftest import Asked
 
 Ask = Callable[..., Asked]

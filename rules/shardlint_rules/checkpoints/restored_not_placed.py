@@ -10,11 +10,11 @@ from shardlint.facts.placements import placed_by_callers
 from shardlint.facts.repeated import is_test
 from shardlint.facts.shardings import JITS, PLACING
 from shardlint.model.evaluator.trees import MAPS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Constant, Function, Transformed, options
 from shardlint.rules_api.rule import Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.checkpoints._derived import find_derived_names, holder_scope, other_creating_assignments
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 
 from shardlint.libraries.einshard import Element, Expression, Fault, parse_expression
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Constant, Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
+from shardlint.syntax.bindings import lookup_bindings
 
 SHARD = "einshard.einshard"
 MAKE = "einshard.make_sharding"

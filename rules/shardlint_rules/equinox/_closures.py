@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from shardlint.model import api
 from shardlint.model.mesh.meshes import is_sharding
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import Api, CallResult, Function, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 # Reading these needs no array.

@@ -32,7 +32,6 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 
 from shardlint.facts.jit_settings import DONATE_SETTINGS, STATIC_SETTINGS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Items
 from shardlint.rewrite.indent import UNIT
@@ -40,6 +39,7 @@ from shardlint.rules_api.rule import Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import names_in, walk_nodes
 from shardlint_rules.equinox._keeping import (
     SIMPLE,

@@ -25,13 +25,13 @@ import io
 import tokenize
 from collections.abc import Collection, Sequence
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Function, options
 from shardlint.rewrite.indent import UNIT, indented_as
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import names_in, walk_nodes
 from shardlint_rules.equinox.beside_statement import blank_lines_above, indentation_of, replace_statement
 from shardlint_rules.equinox.same_in_body import is_constant_function

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox.wrapped import NotRewritten
 

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.evaluator.filled import is_changed
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, ModuleValue, Parameter, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 # Methods in which an object gets its attributes for the first time.

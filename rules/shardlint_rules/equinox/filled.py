@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     CallResult,
     ClassValue,
@@ -20,6 +19,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint.syntax.bindings import lookup_bindings
 
 # How far a dict is followed: `options = dict(base)`, `base = make()`, `return options` of make.
 _DEPTH = 5

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 
 from shardlint.facts.name_uses import is_used_elsewhere
-from shardlint.model.reach import lookup_bindings, sole_assigned_value
 from shardlint.model.values import Api, options
 from shardlint.rewrite.unused import without_lines
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.syntax.bindings import lookup_bindings, sole_assigned_value
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 # How far a dict is followed that is made of others.

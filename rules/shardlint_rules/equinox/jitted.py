@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.guards import expected_to_fail
 from shardlint.model.values import Place, Value
 from shardlint.rules_api.rule import Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.syntax.guards import expected_to_fail
 from shardlint_rules.equinox.wrapped import Definition
 
 

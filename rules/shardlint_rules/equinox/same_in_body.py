@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
-from shardlint.model.reach import global_bindings, lookup_bindings
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope, last_name
+from shardlint.syntax.bindings import global_bindings, lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox.changed_later import changed_later
 from shardlint_rules.equinox.in_class import class_of_name

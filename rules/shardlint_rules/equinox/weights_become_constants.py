@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from shardlint.facts.equinox_modules import Instance, Modules
 from shardlint.facts.placements import PLACED_WORDS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Function, Transformed
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox._closures import find_carried_array, line_of_split
 from shardlint_rules.equinox.jitted import Jitted, jitted_function

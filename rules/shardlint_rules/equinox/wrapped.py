@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Api, Constant, Place, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.enclosing import enclosing_nodes, is_exception_caught
 from shardlint.syntax.nodes import walk_nodes
 

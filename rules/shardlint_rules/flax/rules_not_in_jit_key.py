@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from shardlint.facts.logical_rules import LogicalRules, logical_rules_of
 from shardlint.model.api import JIT_WRAPPERS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import child_nodes
 from shardlint_rules.flax.linen import RULES_CONTEXTS, constrains_anywhere
 

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallArguments, CallResult, Function, Place, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
+from shardlint.syntax.bindings import lookup_bindings
 
 _READERS = tuple(
     f"flax.{module}.{name}"

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, Transformed, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope
+from shardlint.syntax.bindings import lookup_bindings
 
 _GRADS = ("flax.nnx.value_and_grad", "flax.nnx.grad")
 _MERGE = "flax.nnx.merge"

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import sole_assigned_value
 from shardlint.model.values import Api, Constant, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import sole_assigned_value
 from shardlint.syntax.nodes import walk_nodes
 
 _ENTER = "haliax.axis_mapping"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import SHARDING_SETTINGS, Jitted, jitted_value, parameters_of_definition
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PartitionSpec")

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
+from shardlint.syntax.bindings import lookup_bindings
 
 INITS = Lines(
     r"def _?init(?:_fn|_state)?\(",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from shardlint.facts.result_uses import use_of_result
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
+from shardlint.syntax.bindings import lookup_bindings
 
 # What only makes a tree of what it is given.
 _BUILDING = frozenset(

@@ -7,7 +7,6 @@ from collections import ChainMap
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.shapes import Shape, shape_of
 from shardlint.model.values import (
     CallResult,
@@ -23,6 +22,7 @@ from shardlint.model.values import (
 )
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.syntax.bindings import lookup_bindings
 
 _DEPTH = 8
 _VMAPS = ("jax.vmap", "equinox.filter_vmap")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Parameter, options
 from shardlint.rules_api.site import Site
+from shardlint.syntax.bindings import lookup_bindings
 
 TREE_MAP = "jax.tree.map"
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from shardlint.facts.lifetime.donating_calls import DonatingCall
 from shardlint.facts.lifetime.lifetimes import Lifetimes
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallResult, ClassValue, Constant, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 
 COPIES = (
     *("average", "average_params", "averaged_params", "avg", "avg_params", "best_params", "ema", "ema_model"),

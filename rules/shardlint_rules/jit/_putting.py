@@ -8,8 +8,6 @@ from shardlint.facts.origins import values_on_paths
 from shardlint.model.evaluator.annotations import annotated_classes
 from shardlint.model.evaluator.filled import is_changed
 from shardlint.model.mesh.meshes import SHARDINGS, literal_leaves
-from shardlint.model.path_tests import is_not_none
-from shardlint.model.reach import lookup_bindings, replaces_none, sole_assigned_value
 from shardlint.model.traced import Region
 from shardlint.model.values import (
     Api,
@@ -29,7 +27,9 @@ from shardlint.model.values import (
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings, replaces_none, sole_assigned_value
 from shardlint.syntax.nodes import walk_nodes
+from shardlint.syntax.path_tests import is_not_none
 from shardlint_rules.jit._mapped import TREE_MAP, tree_of_lambda_parameter
 
 PUT = "jax.device_put"

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from shardlint.model.deciding import deciding_part, is_tracer_test
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.reach import sole_assigned_value
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import sole_assigned_value
 
 _LOGICAL = ("flax.linen.with_logical_constraint", "flax.linen.spmd.with_logical_constraint")
 _CONSTRAINTS = ("jax.lax.with_sharding_constraint", "equinox.filter_shard", *_LOGICAL)

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.facts.made_meshes import files_making_meshes, meshes_made_in
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Constant, Place, Value
 from shardlint.rewrite.edits import Layer
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint_rules.jit import _memories
 from shardlint_rules.jit._putting import (
     MAPS,

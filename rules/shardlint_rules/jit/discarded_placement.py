@@ -10,7 +10,6 @@ from shardlint.facts.placements import PLACED_WORDS
 from shardlint.facts.repeated import is_test
 from shardlint.facts.shardings import PLACING
 from shardlint.facts.side_effects import called_function, has_no_effects
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallResult, Items, Leaves, Place, Table, Value, options
 from shardlint.rules_api.rule import (
     Calls,
@@ -25,6 +24,7 @@ from shardlint.rules_api.rule import (
 )
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.enclosing import enclosing_nodes, is_exception_caught
 from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped_result_message
 from shardlint_rules.jit._lost_later import find_unread_tree_name

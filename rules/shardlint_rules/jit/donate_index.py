@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from shardlint.facts.jit_settings import DONATE_SETTINGS, argnum_positions, setting_names, setting_positions
 from shardlint.facts.lifetime.donation import PMAP
-from shardlint.model.reach import lookup_bindings, reaching_bindings
 from shardlint.model.signatures import JITS, Jitted, Parameters
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
+from shardlint.syntax.bindings import lookup_bindings, reaching_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.jit._donated_shifted import find_shifted_position
 from shardlint_rules.jit.parameters import explain_lost_entries, given_entries

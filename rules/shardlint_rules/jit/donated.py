@@ -12,7 +12,6 @@ from shardlint.facts.lifetime.lifetimes import Lifetimes
 from shardlint.model import Program
 from shardlint.model.evaluator.annotations import annotated_project_classes
 from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
-from shardlint.model.reach import lookup_bindings, sole_assigned_value
 from shardlint.model.signatures import JITS
 from shardlint.model.values import (
     CallResult,
@@ -31,6 +30,7 @@ from shardlint.rules_api.rule import Certainty
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint.syntax.bindings import lookup_bindings, sole_assigned_value
 from shardlint.syntax.nodes import parameters_with_defaults
 
 # What these return is an array on one device, bound to none: jit copies it where other arguments lie elsewhere.

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from shardlint.facts.lifetime.buffers import Twice
 from shardlint.facts.lifetime.donation import DONATING
-from shardlint.model.guards import expected_to_fail
 from shardlint.rules_api.rule import (
     Calls,
     Certainty,
@@ -22,6 +21,7 @@ from shardlint.rules_api.rule import (
 )
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.guards import expected_to_fail
 from shardlint_rules.jit._kept_by_init import INITS, find_arrays_shared_by_init
 from shardlint_rules.jit._one_for_two import COPIES, GIVEN_TWICE, call_donating_duplicate, duplicated_keywords
 from shardlint_rules.jit.donated import (

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import jitted_value
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 _CONTEXT_READERS = compile_lazily(

@@ -7,11 +7,11 @@ import ast
 from shardlint.facts.lifetime.donation import PMAP
 from shardlint.facts.lifetime.lifetimes import Lifetimes
 from shardlint.facts.model_inputs import is_only_called
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import Jitted
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint_rules.jit.results import returned_expressions
 
 _REDUCING = frozenset("sum mean min max prod any all argmax argmin std var item".split())

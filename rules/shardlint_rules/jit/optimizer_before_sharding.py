@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from shardlint.facts.bound_names import reads_of_binding, sole_name_of
 from shardlint.facts.shardings import PLACING
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint_rules.jit.optimizers import is_init_of_large_state
 
 

@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import field
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import Definition
 from shardlint.model.values import Api, Function, Place, Transformed, options
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Binding, FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 
 _DEPTH = 6
 # The result is a tree like the first argument, or the second.

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.facts.jit_settings import setting_positions
-from shardlint.model.guards import expected_to_fail
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted_value
 from shardlint.model.values import CallArguments, CallResult, Constant, Items, Place, Table, Value, options
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
+from shardlint.syntax.guards import expected_to_fail
 
 
 @dataclass(frozen=True)

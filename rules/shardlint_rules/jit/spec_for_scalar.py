@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.meshes import Spec
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Items, Leaves, Place, Table, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.jit._scalar_leaves import find_scalar_leaf
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from shardlint.model.path_tests import MOST_TESTS, tests_on_path
 from shardlint.rules_api.site import Site
+from shardlint.syntax.path_tests import MOST_TESTS, tests_on_path
 
 # What code says that asks whether it is traced.
 _ASKS_TRACED = ("Tracer", "is_concrete", "trace_state_clean", "in_jit", "under_jit", "eval_context")

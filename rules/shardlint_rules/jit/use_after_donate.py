@@ -10,12 +10,12 @@ from typing import ClassVar
 from shardlint.facts.lifetime.buffers import Use, access_path
 from shardlint.facts.lifetime.donation import DONATING
 from shardlint.facts.lifetime.reads import Reading, array_of_read
-from shardlint.model.guards import expected_to_fail
 from shardlint.model.signatures import jitted_value
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts
+from shardlint.syntax.guards import expected_to_fail
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.jit._donated_alias import Alias, find_donated_aliases
 from shardlint_rules.jit.donated import (

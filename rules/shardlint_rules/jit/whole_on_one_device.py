@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
 from shardlint.rules_api.rule import (
@@ -23,6 +22,7 @@ from shardlint.rules_api.rule import (
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 _PUT = "jax.device_put"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.guards import expected_to_fail
 from shardlint.model.mesh.contexts import BRING_A_MESH, ContextKind
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.guards import expected_to_fail
 
 _DEPTH = 6
 _MOST = 60

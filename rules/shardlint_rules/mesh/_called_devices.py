@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.mesh.meshes import MESH_MAKERS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallResult, Parameter, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
+from shardlint.syntax.bindings import lookup_bindings
 
 _DEVICES = compile_lazily(r"(?:^|_)devices?(?:_(?:array|grid|list))?$|^devs$")
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import Spec
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import takes_self
 from shardlint.model.values import CallResult, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Scope
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import is_static
 from shardlint_rules.mesh._mesh_of_object import (
     class_around,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.mesh.meshes import MESH_MAKERS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, ClassValue, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 

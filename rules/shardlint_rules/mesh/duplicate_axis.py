@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from shardlint.facts.made_meshes import shared_named_meshes
 from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint_rules.mesh.given import TAKERS, WAKES, Given, given_specs, named_axes, node_of_axis
 
 _SPEC = "jax.sharding.PartitionSpec"

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Function, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, Takes, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import child_nodes, parameters_with_defaults
 from shardlint_rules.mesh._imported import globals_none_until_bound, set_while_importing, when_run_at_import
 

@@ -6,13 +6,13 @@ import ast
 import math
 from collections.abc import Iterator
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, Constant, Items, Place, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 
 _MESH = "jax.sharding.Mesh"
 _MAKE = "jax.make_mesh"

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from shardlint.model.api import DEVICE_LISTS
 from shardlint.model.mesh.meshes import MESH_MAKERS, is_spec
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallResult, Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint_rules.mesh._called_devices import reason_meant_as_devices
 from shardlint_rules.mesh.spec_parts import part_of_spec
 

@@ -9,10 +9,10 @@ import ast
 
 from shardlint.model.evaluator import parts
 from shardlint.model.evaluator.annotations import annotated_classes
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Constant, Items, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint.syntax.bindings import lookup_bindings
 
 _DEPTH = 4
 _NAMED = "jax.sharding.NamedSharding"

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.meshes import Mesh
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 
 _MESH = "jax.sharding.Mesh"
 _MAKERS = (_MESH, "jax.make_mesh")

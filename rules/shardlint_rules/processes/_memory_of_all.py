@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from shardlint.model import Program
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import CallResult, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint_rules.processes.given import argument_values
 
 _MESH = compile_lazily(r"(?i)mesh$")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from shardlint.facts.bound_names import find_binding_reads
 from shardlint.model import Program
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes.own_data import INDEX, Differing, find_process_difference
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from shardlint.facts.project_objects import evaluate_held_member, find_classes, stored_values
 from shardlint.model import Program
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Function, Place
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import child_nodes, walk_nodes
 from shardlint_rules.processes.given import argument_values
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from shardlint.facts.bound_names import settled_expression
 from shardlint.facts.project_objects import find_classes, stored_values
 from shardlint.model import Program
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes.alone import whose_devices_counted
 from shardlint_rules.processes.given import argument_values

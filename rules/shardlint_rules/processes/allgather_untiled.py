@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.evaluator.annotations import annotated_classes
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Place
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint_rules.processes.alone import is_reached_with_one_process
 from shardlint_rules.processes.spread import is_made_of_sharded_array, is_surely_sharded_array
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Constant, Function, Items, options
 from shardlint.rules_api.rule import Attributes, Edit, Finding, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
+from shardlint.syntax.bindings import lookup_bindings
 
 _NUMBERS = (
     "process_index", "process_count", "device_count", "local_device_count", "host_id", "host_count",

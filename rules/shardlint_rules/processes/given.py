@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from shardlint.model import Program
 from shardlint.model.ends import End
 from shardlint.model.evaluator.callers import moves_call_arguments
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import takes_self
 from shardlint.model.values import Place
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 _CALLS = 20

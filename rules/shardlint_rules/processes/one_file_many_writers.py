@@ -11,12 +11,12 @@ from shardlint.facts.processes.conditions import (
     find_process_guard,
     multi_process_evidence,
 )
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import Scope
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes._paths import is_process_in_path, path_expression_in_file, written_contents
 from shardlint_rules.processes.alone import left_to_one

@@ -14,10 +14,10 @@ from shardlint.facts.project_objects import (
     stored_values,
 )
 from shardlint.model import Program
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, ClassValue, Function, Place
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes.given import argument_values as calls_give
 from shardlint_rules.processes.given import given_field

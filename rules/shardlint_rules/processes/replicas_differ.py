@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from shardlint.facts.processes.conditions import ASKING_SAYS, SEVERAL_SAYS, reads_process_state
 from shardlint.model import Program
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_key import moved_by_one

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from shardlint.facts.processes.conditions import INDEX
 from shardlint.facts.project_objects import find_classes
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import parameters_with_defaults, walk_nodes
 
 _COUNTS = ("jax.process_count", "jax.host_count")

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.facts.bound_names import find_binding_reads
-from shardlint.model.reach import lookup_bindings
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 # What asks whether a value is an array at all.

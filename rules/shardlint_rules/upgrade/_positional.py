@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from shardlint.facts.name_uses import is_used_elsewhere
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
 from shardlint.rules_api.imports import spell_bare_names
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.syntax.bindings import lookup_bindings
 
 NAME = "jax.sharding.PositionalSharding"
 NEW = {

@@ -6,10 +6,10 @@ import ast
 
 from shardlint.facts.name_uses import is_used_elsewhere
 from shardlint.facts.set_mesh.host_code import runs_on_the_host
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.enclosing import enclosing_block
 
 _ABSTRACT = "jax.sharding.get_abstract_mesh"

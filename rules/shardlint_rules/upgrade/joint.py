@@ -13,7 +13,6 @@ from dataclasses import field
 from pathlib import Path
 
 from shardlint.facts.name_uses import is_used_elsewhere
-from shardlint.facts.release_guards import is_release_guarded
 from shardlint.facts.set_mesh.entered_meshes import entered_meshes, surely_a_mesh
 from shardlint.facts.set_mesh.obstacles import libraries_of_old_context, reason_to_keep
 from shardlint.facts.set_mesh.old_context_readers import manual_mesh_entries as entered_by_hand
@@ -24,7 +23,6 @@ from shardlint.facts.set_mesh.old_context_readers import (
     uses_of_thread_resources,
 )
 from shardlint.model import Program
-from shardlint.model.guards import expected_to_fail
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import Api, CallResult, Place, options
@@ -33,7 +31,9 @@ from shardlint.rules_api.site import Site
 from shardlint.rules_api.with_items import enter_by_function
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
+from shardlint.syntax.guards import expected_to_fail
 from shardlint.syntax.nodes import child_nodes
+from shardlint.syntax.release_guards import is_release_guarded
 from shardlint_rules.upgrade import ambient, pjit
 
 # Where any of it may stand. A docstring costs a parse and no more.

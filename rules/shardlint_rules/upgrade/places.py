@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 from shardlint.config.versions import Release
-from shardlint.facts.release_guards import is_release_guarded
 from shardlint.model import api
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Certainty
@@ -20,6 +19,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
 from shardlint.source.regular import read_toml
 from shardlint.syntax import FileFacts
+from shardlint.syntax.release_guards import is_release_guarded
 from shardlint_rules.upgrade.table import Name, State, read_table
 
 # Files whose purpose is to bridge releases.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Constant, Items
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings
 
 POSITIONS = ("mesh", "in_specs", "out_specs", "check_rep")
 

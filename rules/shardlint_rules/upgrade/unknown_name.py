@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from shardlint.config.versions import Release, compare_releases, format_release
-from shardlint.facts.release_guards import is_release_guarded
-from shardlint.model.guards import expected_to_fail
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Imports, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.syntax.guards import expected_to_fail
+from shardlint.syntax.release_guards import is_release_guarded
 from shardlint_rules.upgrade.nnx_spmd_names import NAMES
 from shardlint_rules.upgrade.places import certainty_of_evaluation, is_compatibility_layer
 from shardlint_rules.upgrade.public_names import LIBRARIES, Library, read_libraries, screen_text

@@ -13,11 +13,11 @@ from shardlint.facts.processes.global_arrays import METHODS, GlobalArrays
 from shardlint.facts.project_objects import evaluate_held_member, find_project_objects, sole_assigned_values
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.annotations import annotated_classes
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, options
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings
 
 if TYPE_CHECKING:
     from shardlint.model import Program

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeGuard
 
 from shardlint.facts.project_objects import find_classes, sole_assigned_values
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import KEEPING
 from shardlint.model.values import CallResult, Function, Place, Transformed, Value, options
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:

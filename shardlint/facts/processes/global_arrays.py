@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from shardlint.facts.processes.all_devices import sharding_of_all
 from shardlint.facts.project_objects import evaluate_held_member, find_classes, stored_values
 from shardlint.model.api import JIT_WRAPPERS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, Function, Place, Transformed, Value
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import Literal
 from shardlint.facts.set_mesh.calls_in_block import Running
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import SHARDINGS, literal_leaves, sharding_parts, spec_of
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import Jitted, jitted_value
 from shardlint.model.values import (
     Api,
@@ -27,6 +26,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import Binding, FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 
 Origin = Literal["host", "loose", "placed", "fresh", "unknown"]
 """`host`: numpy's or Python's. `loose`: jax's, bound to no device. `placed`: where somebody put it. `fresh`: replicated

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from shardlint.facts.location import Location
 from shardlint.facts.set_mesh.calls_in_block import Running
 from shardlint.model.mesh.meshes import MESH_MAKERS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Place, Transformed, options
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.bindings import lookup_bindings
 
 _JITS = ("jit", "pjit", "filter_jit")
 _PREPARE = (

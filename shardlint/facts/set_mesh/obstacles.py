@@ -22,9 +22,9 @@ from shardlint.facts.shardings import CONSTRAINTS
 from shardlint.model import Program
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import Mesh, spec_of
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Place, options
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 _HALIAX = "haliax before 1.4.dev419 reads only the mesh of `with mesh:`"

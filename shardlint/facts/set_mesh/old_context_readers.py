@@ -9,11 +9,11 @@ from shardlint.facts.location import Location
 from shardlint.facts.name_uses import find_references
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import MESH_MAKERS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Place, options
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 
 PJIT_NAME = "jax.experimental.pjit.pjit"
 THREAD_RESOURCES = (

@@ -18,11 +18,11 @@ from shardlint.facts.set_mesh.calls_in_block import (
 )
 from shardlint.facts.single_devices import is_device, is_single_device
 from shardlint.model.mesh.meshes import Mesh
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import Api, CallResult, Constant, Place, options
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 _DEFAULT = "jax.default_device"

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import ClassValue, Constant, Parameter, Place, Value
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from shardlint.model import api
 from shardlint.model.ends import End, Ends
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.flow import Flow
-from shardlint.model.guards import expected_to_fail
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
     CallResult,
@@ -25,6 +24,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.guards import expected_to_fail
 
 _DEPTH = 4
 _CALLS = 20

@@ -23,9 +23,7 @@ from shardlint.model.evaluator.taken import is_surely_true, live_branches
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
 from shardlint.model.evaluator.written import Written, bounded_number
 from shardlint.model.needs import GIVEN, Answer, Key, Memo
-from shardlint.model.path_tests import is_not_none, none_is_ruled_out
 from shardlint.model.project import Project
-from shardlint.model.reach import global_bindings, lookup_bindings, replaces_none
 from shardlint.model.values import (
     Api,
     Assumed,
@@ -53,6 +51,8 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import Binding, FileFacts, Scope, called_name
+from shardlint.syntax.bindings import global_bindings, lookup_bindings, replaces_none
+from shardlint.syntax.path_tests import is_not_none, none_is_ruled_out
 
 _DEPTH = 24
 # One question asked of code that goes round in circles through attributes and calls may cost this many evaluations.

@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     LARGEST,
     Api,
@@ -29,6 +28,7 @@ from shardlint.model.values import (
     mark_assumed,
 )
 from shardlint.syntax import last_name
+from shardlint.syntax.bindings import lookup_bindings
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator

@@ -10,7 +10,6 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shardlint.model.reach import sole_assigned_value
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import (
     Api,
@@ -26,6 +25,7 @@ from shardlint.model.values import (
     accept_assumed,
 )
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import sole_assigned_value
 from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:

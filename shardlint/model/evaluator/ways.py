@@ -12,11 +12,11 @@ from shardlint.model.ends import End
 from shardlint.model.evaluator.callers import Callers, moves_call_arguments
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.trees import MAPS
-from shardlint.model.guards import is_branch_tested
 from shardlint.model.needs import Memo
 from shardlint.model.values import CallArguments, Constant, Environment, Function, Place, Value
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.guards import is_branch_tested
 from shardlint.syntax.nodes import walk_nodes
 
 _LEVELS = 3

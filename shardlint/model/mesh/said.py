@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from shardlint.model.evaluator.annotations import annotated_classes
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.mesh.meshes import MESH_MAKERS
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -24,6 +23,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import Binding, FileFacts, called_name
+from shardlint.syntax.bindings import lookup_bindings
 
 _MESH = "jax.sharding.Mesh"
 _DEPTH = 6

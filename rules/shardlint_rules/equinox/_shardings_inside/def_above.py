@@ -23,13 +23,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.signatures import SHARDING_SETTINGS, Parameters, parameters_of
 from shardlint.model.values import options
 from shardlint.rewrite.indent import UNIT, indented_as
 from shardlint.rules_api.imports import spell_name
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox._shardings_inside.body import input_constraint_lines, names_with_star
 from shardlint_rules.equinox._shardings_inside.given_shardings import (

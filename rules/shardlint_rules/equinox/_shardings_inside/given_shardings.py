@@ -6,7 +6,6 @@ import ast
 
 from shardlint.facts.explicit_axes import speaks_of_explicit
 from shardlint.model.mesh.meshes import is_sharding, is_spec, literal_leaves
-from shardlint.model.reach import sole_assigned_value
 from shardlint.model.values import (
     Assumed,
     CallResult,
@@ -26,6 +25,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
+from shardlint.syntax.bindings import sole_assigned_value
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox.in_class import text_in_class_body
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.model.values import Api, CallResult, Function, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from itertools import islice
 
-from shardlint.model.reach import lookup_bindings
 from shardlint.syntax import Binding, FileFacts, called_name
+from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
