@@ -11,6 +11,7 @@ from shardlint.facts.shardings import Shardings
 from shardlint.model import Program
 from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
+from shardlint.model.shapes import Shape, shape_of
 from shardlint.model.traced import Region
 from shardlint.model.values import Place, Value
 from shardlint.syntax import FileFacts, Scope
@@ -58,6 +59,10 @@ class Location:
     def sharding_parts(self, value: Value) -> tuple[Value, Value] | None:
         """Mesh and spec of a NamedSharding."""
         return sharding_parts(value, self.program.evaluator)
+
+    def shape_of(self, place: Place) -> Shape | None:
+        """The shape of the array that an expression makes."""
+        return shape_of(self.program.evaluator, place)
 
     @cached_property
     def shardings(self) -> Shardings:

@@ -12,7 +12,7 @@ from shardlint.config.targets import Targets
 from shardlint.model import api, signatures
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.evaluator.trees import MAPS
-from shardlint.model.mesh.meshes import Mesh, Spec, literal_leaves, mesh_of, sharding_parts, spec_of
+from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -33,6 +33,13 @@ from shardlint.model.values import (
 if TYPE_CHECKING:
     from shardlint.model import Program
 
+SHARDINGS = (
+    "jax.sharding.NamedSharding",
+    "jax.sharding.PositionalSharding",
+    "jax.sharding.GSPMDSharding",
+    "jax.sharding.SingleDeviceSharding",
+    "jax.sharding.PmapSharding",
+)
 PLACING = {
     "jax.device_put": "device",
     "jax.lax.with_sharding_constraint": "shardings",
@@ -244,3 +251,30 @@ def _is_any_leaf(value: Value, asked: Callable[[Value, int], bool], depth: int) 
         case _:
             return asked(value, depth)
     return any(_is_any_leaf(one, asked, depth + 1) for one in parts)
+
+
+def is_sharding(value: Value) -> bool:
+    """Return whether every possibility is a sharding object."""
+    return all(isinstance(option, CallResult) and option.api in SHARDINGS for option in options(value))
+
+
+def is_spec(value: Value) -> bool:
+    """Return whether every possibility is a PartitionSpec."""
+    return all(
+        isinstance(option, CallResult) and option.api == "jax.sharding.PartitionSpec" for option in options(value)
+    )
+
+
+def literal_leaves(value: Value) -> list[Value]:
+    """Leaves of a literal pytree of values (tuples, lists, dicts)."""
+    if isinstance(value, Items):
+        return [leaf for item in value.items for leaf in literal_leaves(item)]
+    if isinstance(value, Table):
+        return [leaf for _, item in value.entries for leaf in literal_leaves(item)]
+    if isinstance(value, Leaves):
+        return literal_leaves(value.of)
+    return [
+        leaf
+        for option in options(value)
+        for leaf in ([option] if not isinstance(option, Items | Table | Leaves) else literal_leaves(option))
+    ]

@@ -6,16 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.model.mesh.meshes import (
-    Mesh,
-    Spec,
-    is_sharding,
-    is_spec,
-    literal_leaves,
-    mesh_of,
-    sharding_parts,
-    spec_of,
-)
+from shardlint.facts.shardings import is_sharding, is_spec, literal_leaves
+from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.values import Constant, Items, Table, options
 from tests.conftest import Asked
 

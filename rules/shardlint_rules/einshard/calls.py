@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from shardlint.libraries.einshard import Element, Expression, Fault, parse_expression
-from shardlint.model.shapes import shape_of
 from shardlint.model.values import Constant, Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -91,4 +90,4 @@ def shape_of_sharded(site: Site) -> tuple[int | None, ...] | None:
             return (None,) * value.value
         return None
     array = site.argument("arr")
-    return shape_of(site.program.evaluator, Place(site.file, array)) if array is not None else None
+    return site.shape_of(Place(site.file, array)) if array is not None else None

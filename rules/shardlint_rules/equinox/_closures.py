@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from shardlint.facts.shardings import is_sharding
 from shardlint.model import api
-from shardlint.model.mesh.meshes import is_sharding
 from shardlint.model.signatures import parameters_of_definition
 from shardlint.model.values import Api, CallResult, Function, Place, Value, options
 from shardlint.rules_api.site import Site

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
+from shardlint.facts.shardings import SHARDINGS
+from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope, last_name

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from shardlint.facts.origins import values_on_paths
+from shardlint.facts.shardings import SHARDINGS, literal_leaves
 from shardlint.model.evaluator.annotations import annotated_classes
 from shardlint.model.evaluator.filled import is_changed
-from shardlint.model.mesh.meshes import SHARDINGS, literal_leaves
 from shardlint.model.traced import Region
 from shardlint.model.values import (
     Api,

@@ -9,9 +9,10 @@ from shardlint.facts.lifetime.buffers import Held, Story
 from shardlint.facts.lifetime.donating_calls import Argument, DonatingCall
 from shardlint.facts.lifetime.donation import PMAP
 from shardlint.facts.lifetime.lifetimes import Lifetimes
+from shardlint.facts.shardings import SHARDINGS
 from shardlint.model import Program
 from shardlint.model.evaluator.annotations import annotated_project_classes
-from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
+from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.signatures import JITS
 from shardlint.model.values import (
     CallResult,

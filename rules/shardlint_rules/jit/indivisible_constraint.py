@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from shardlint.facts.shardings import PLACING
 from shardlint.model.mesh.meshes import Mesh, Spec
-from shardlint.model.shapes import shape_of
 from shardlint.model.values import Environment, Function, Place, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
@@ -99,7 +98,7 @@ class IndivisibleConstraint(Rule):
         sizes = _list_sizes(mesh)
         if not sizes:
             return
-        shape = shape_of(site.program.evaluator, Place(site.file, array))
+        shape = site.shape_of(Place(site.file, array))
         problem = _first_undivided_dimension(spec, sizes, shape) if shape is not None else None
         if problem is None:
             return

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.meshes import literal_leaves
+from shardlint.facts.shardings import literal_leaves
 from shardlint.model.signatures import JITS
 from shardlint.model.values import CallArguments, CallResult, Items, Transformed, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule, detector

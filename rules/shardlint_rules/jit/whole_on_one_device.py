@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 
-from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
 from shardlint.rules_api.rule import (
     Calls,
@@ -168,7 +167,7 @@ def _find_source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) ->
         if option.name in _MAPS and len(node.args) > 1:
             return _call_mapped_over_tree(site, file, node.args[0], depth + 1)
         form = _find_form(site, file, node, option.name)
-        known = shape_of(site.program.evaluator, Place(file, node)) if form else None
+        known = site.shape_of(Place(file, node)) if form else None
         if known is not None and all(known) and math.prod(one or 0 for one in known) <= _SMALL:
             return None
         return _Source(file, node, form) if form else None

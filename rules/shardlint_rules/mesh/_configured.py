@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.model.mesh.meshes import Mesh, mesh_of
+from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.values import Items, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -28,7 +28,7 @@ def configured_axes(site: Site, mesh: ast.expr) -> Configured | None:
     """Return the axes that the configurations give a mesh which is made of them alone; None if they give none."""
     found: list[tuple[str, tuple[str, ...] | None]] = []
     for option in options(site.program.followed(site.value(mesh))):
-        made = mesh_of(option, site.program.evaluator)
+        made = site.mesh_of(option)
         key = _configuration_key(site, made) if made is not None and made.axis_names is None else None
         if key is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.shapes import Shape, shape_of
+from shardlint.model.shapes import Shape
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 
@@ -25,7 +25,7 @@ def shapes_under_spec(site: Site) -> Iterator[Shape]:
     if isinstance(around, ast.Call) and site.is_call_of(around, "jax.sharding.NamedSharding"):
         spec = around
     for array in _constrained_arrays(site, spec):
-        shape = shape_of(site.program.evaluator, array)
+        shape = site.shape_of(array)
         if shape is not None:
             yield shape
 

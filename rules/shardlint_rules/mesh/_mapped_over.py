@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.mesh.meshes import literal_leaves, mesh_of, spec_of
+from shardlint.facts.shardings import literal_leaves
+from shardlint.model.mesh.meshes import mesh_of, spec_of
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts

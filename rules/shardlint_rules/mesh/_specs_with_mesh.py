@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from shardlint.model.mesh.meshes import is_spec
+from shardlint.facts.shardings import is_spec
 from shardlint.model.values import Constant, Items, Table, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.facts.made_meshes import files_making_meshes, meshes_made_in
-from shardlint.model.mesh.meshes import spec_of
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
@@ -68,7 +67,7 @@ class AxisOfNoMesh(Rule):
     @detector("call", finds="axis-of-no-mesh")
     def find_axes(self, site: Site) -> Iterator[Finding]:
         """The axes of a spec that are in no mesh."""
-        spec = spec_of(site.value(site.call), site.program.evaluator)
+        spec = site.spec_of(site.value(site.call))
         if spec is None or site.program.own.axes:
             return
         axes = {axis for _, axis in named_axes(spec) if axis.isidentifier()}

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.facts.origins import values_on_paths
-from shardlint.facts.shardings import CONSTRAINTS
+from shardlint.facts.shardings import CONSTRAINTS, literal_leaves
 from shardlint.model import Program
-from shardlint.model.mesh.meshes import Mesh, Spec, literal_leaves, mesh_of, sharding_parts, spec_of
+from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass

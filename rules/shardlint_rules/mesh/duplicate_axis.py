@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.facts.made_meshes import shared_named_meshes
-from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
+from shardlint.model.mesh.meshes import Spec, spec_entry
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
@@ -101,7 +101,7 @@ class DuplicateAxis(Rule):
         """A spec that says an axis twice and is handed to what is not known here, or stands in a table of rules."""
         if "logical" in site.text(site.file.statement(site.call)):
             return None
-        spec = spec_of(site.value(site.call), site.program.evaluator)
+        spec = site.spec_of(site.value(site.call))
         again = _repeated_axes(spec) if spec is not None else []
         if spec is None or not again or not _is_passed_to_unknown(site) or site.program.project.is_test(site.file.path):
             return None

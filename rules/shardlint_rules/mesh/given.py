@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.model.mesh.meshes import Spec, SpecEntry, spec_of
+from shardlint.model.mesh.meshes import Spec, SpecEntry
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS
 from shardlint.model.values import Constant, Items, Table, Value, options
 from shardlint.rules_api.rule import Calls
@@ -70,7 +70,7 @@ def _specs_in_tree(site: Site, node: ast.expr) -> Iterator[Given]:
 def _specs_of_value(site: Site, value: Value, node: ast.expr, certain: bool) -> Iterator[Given]:
     found = options(value)
     for option in found:
-        spec = spec_of(option, site.program.evaluator)
+        spec = site.spec_of(option)
         if spec is not None:
             yield Given(spec, node, certain and len(found) == 1)
         elif isinstance(option, Items | Table):

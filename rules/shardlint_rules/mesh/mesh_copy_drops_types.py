@@ -6,7 +6,6 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.meshes import mesh_of
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
@@ -50,7 +49,7 @@ class MeshCopyDropsTypes(Rule):
             for part in walk_nodes(devices)
         ):
             return None
-        meshes = [mesh_of(option, site.program.evaluator) for option in options(site.value(names.value))]
+        meshes = [site.mesh_of(option) for option in options(site.value(names.value))]
         if any(mesh is None or mesh.axis_types == "unknown" for mesh in meshes):
             return None
         if any(mesh is not None and site.shardings.axis_types(mesh) == "auto" for mesh in meshes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from shardlint.model.shapes import Shape, shape_of
+from shardlint.model.shapes import Shape
 from shardlint.model.values import CallResult, Constant, Items, Place, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
@@ -114,7 +114,7 @@ def _find_dimensions(site: Site) -> Shape | None:
     """The shape of the mesh, as far as it is known."""
     if site.api == _MESH:
         devices = site.argument("devices")
-        return shape_of(site.program.evaluator, Place(site.file, devices)) if devices is not None else None
+        return site.shape_of(Place(site.file, devices)) if devices is not None else None
     shape = _single_value(site, site.argument("axis_shapes" if site.api == _MAKE else "axis_sizes"))
     return (None,) * len(shape.items) if isinstance(shape, Items) and not shape.open else None
 

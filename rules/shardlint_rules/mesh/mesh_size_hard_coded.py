@@ -6,7 +6,6 @@ import ast
 import math
 from collections.abc import Iterator
 
-from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, Constant, Items, Place, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
@@ -80,7 +79,7 @@ class MeshSizeHardCoded(Rule):
             reshaped = _reshape_of_all(site, devices) if devices is not None else None
             if devices is None or reshaped is None:
                 return None
-            shape = shape_of(site.program.evaluator, Place(site.file, reshaped))
+            shape = site.shape_of(Place(site.file, reshaped))
             sizes = [one for one in shape or (None,) if one is not None]
             return (
                 (devices, math.prod(sizes))

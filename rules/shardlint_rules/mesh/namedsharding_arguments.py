@@ -6,8 +6,9 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.shardings import is_spec
 from shardlint.model.api import DEVICE_LISTS
-from shardlint.model.mesh.meshes import MESH_MAKERS, is_spec
+from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import CallResult, Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
+from shardlint.facts.shardings import is_sharding, is_spec
 from shardlint.model.evaluator.trees import MAPS
-from shardlint.model.mesh.meshes import is_sharding, is_spec
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.shardings import literal_leaves
 from shardlint.model.evaluator.assume import Assuming
-from shardlint.model.mesh.meshes import literal_leaves
 from shardlint.model.values import (
     Assumed,
     CallResult,

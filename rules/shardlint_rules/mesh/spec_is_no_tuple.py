@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Literal
 
-from shardlint.model.mesh.meshes import is_sharding, is_spec
+from shardlint.facts.shardings import is_sharding, is_spec
 from shardlint.model.values import Api, Items, Parameter, options
 from shardlint.rules_api.rule import (
     Attributes,

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.shardings import literal_leaves
 from shardlint.model.evaluator.trees import zip_leaves
-from shardlint.model.mesh.meshes import Spec, literal_leaves
+from shardlint.model.mesh.meshes import Spec
 from shardlint.model.shapes import shape_of_value
 from shardlint.model.values import CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates, detector

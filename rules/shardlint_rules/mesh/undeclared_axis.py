@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from shardlint.model.api import AXIS_AT, COLLECTIVES
-from shardlint.model.mesh.meshes import spec_of
 from shardlint.model.values import Constant, Items, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
@@ -165,7 +164,7 @@ def _find_axes_in_receiver(site: Site) -> Iterator[_Named]:
 
 def _list_in_spec(site: Site) -> Iterator[_Named]:
     """Axes of a spec, whatever it is given to."""
-    spec = spec_of(site.value(site.call), site.program.evaluator)
+    spec = site.spec_of(site.value(site.call))
     if spec is None or _has_logical(site):
         return
     names = tuple(axis for _, axis in named_axes(spec))

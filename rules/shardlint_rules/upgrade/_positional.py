@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from shardlint.facts.name_uses import is_used_elsewhere
-from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
 from shardlint.rules_api.imports import spell_bare_names
 from shardlint.rules_api.rule import Edit, Fix, Safety
@@ -98,7 +97,7 @@ class Rewriter:
         self._follow_expression(call, _Grid(array, rank, tuple(range(rank))))
 
     def _device_rank(self, devices: ast.expr) -> int:
-        shape = shape_of(self.site.program.evaluator, Place(self.site.file, devices))
+        shape = self.site.shape_of(Place(self.site.file, devices))
         if shape is None:
             raise _Refused(f"the rank of `{self.site.text(devices)}` at line {devices.lineno} is not known")
         return len(shape)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.shardings import SHARDINGS, literal_leaves
 from shardlint.model.evaluator.annotations import annotated_classes
-from shardlint.model.mesh.meshes import SHARDINGS, literal_leaves
 from shardlint.model.values import Api, Assumed, CallResult, Constant, Parameter, Place, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.mesh.meshes import is_sharding
+from shardlint.facts.shardings import is_sharding
 from shardlint.model.values import Api, CallResult, Parameter, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Methods, Rule, Safety, detector
 from shardlint.rules_api.site import Site

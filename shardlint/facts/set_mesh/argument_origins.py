@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from typing import Literal
 
 from shardlint.facts.set_mesh.calls_in_block import Running
+from shardlint.facts.shardings import SHARDINGS, literal_leaves
 from shardlint.model import Program
-from shardlint.model.mesh.meshes import SHARDINGS, literal_leaves, sharding_parts, spec_of
+from shardlint.model.mesh.meshes import sharding_parts, spec_of
 from shardlint.model.signatures import Jitted, jitted_value
 from shardlint.model.values import (
     Api,

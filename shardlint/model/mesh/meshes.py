@@ -13,24 +13,14 @@ from shardlint.model.values import (
     CallResult,
     Constant,
     Items,
-    Leaves,
     Place,
-    Table,
     Unknown,
     Value,
     Values,
-    options,
 )
 from shardlint.source.lazy import dataclass
 
 MESH_MAKERS = ("jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.AbstractMesh", api.USER_MESH)
-SHARDINGS = (
-    "jax.sharding.NamedSharding",
-    "jax.sharding.PositionalSharding",
-    "jax.sharding.GSPMDSharding",
-    "jax.sharding.SingleDeviceSharding",
-    "jax.sharding.PmapSharding",
-)
 AxisTypes = Literal["auto", "explicit", "manual", "mixed", "default", "unknown"]
 
 
@@ -184,30 +174,3 @@ def sharding_parts(value: Value, evaluator: Values) -> tuple[Value, Value] | Non
     if mesh is None or spec is None:
         return None
     return evaluator.value(mesh, value.call.environment), evaluator.value(spec, value.call.environment)
-
-
-def is_sharding(value: Value) -> bool:
-    """Return whether every possibility is a sharding object."""
-    return all(isinstance(option, CallResult) and option.api in SHARDINGS for option in options(value))
-
-
-def is_spec(value: Value) -> bool:
-    """Return whether every possibility is a PartitionSpec."""
-    return all(
-        isinstance(option, CallResult) and option.api == "jax.sharding.PartitionSpec" for option in options(value)
-    )
-
-
-def literal_leaves(value: Value) -> list[Value]:
-    """Leaves of a literal pytree of values (tuples, lists, dicts)."""
-    if isinstance(value, Items):
-        return [leaf for item in value.items for leaf in literal_leaves(item)]
-    if isinstance(value, Table):
-        return [leaf for _, item in value.entries for leaf in literal_leaves(item)]
-    if isinstance(value, Leaves):
-        return literal_leaves(value.of)
-    return [
-        leaf
-        for option in options(value)
-        for leaf in ([option] if not isinstance(option, Items | Table | Leaves) else literal_leaves(option))
-    ]

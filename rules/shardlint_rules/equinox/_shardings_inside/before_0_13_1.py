@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.mesh.meshes import is_sharding, is_spec
+from shardlint.facts.shardings import is_sharding, is_spec
 from shardlint.model.values import Constant, Items, Place, Table, Unknown, Value, options
 from shardlint.rules_api.rule import Certainty, Harm
 from shardlint.rules_api.site import Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.facts.explicit_axes import speaks_of_explicit
-from shardlint.model.mesh.meshes import is_sharding, is_spec, literal_leaves
+from shardlint.facts.shardings import is_sharding, is_spec, literal_leaves
 from shardlint.model.values import (
     Assumed,
     CallResult,

@@ -11,7 +11,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shardlint.model.mesh.meshes import literal_leaves
+from shardlint.facts.shardings import literal_leaves
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Constant, Items, Place, Table, Unknown, options
 from shardlint.rules_api.rule import Edit
