@@ -910,7 +910,7 @@ def test_a_rule_that_catches_what_stops_it_ends_the_run_with_its_name(
     write: Write, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(rule_limit, "SECONDS", 0.1)
-    monkeypatch.setattr(rule_limit, "_AGAIN", 0.05)
+    monkeypatch.setattr(rule_limit, "_TICK", 0.05)
     monkeypatch.setattr(rule_entries()["XT206"].load_rule(), "check", lambda self, site: _never_stops(site))
     root = write({"a.py": "import numpy as np\nnp.exp(1)\n"})
     child = os.fork()

@@ -12,11 +12,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from types import FrameType
 
 SECONDS = 30.0
 """A rule takes milliseconds at a site. Nothing that ends takes so long, on a slow machine neither."""
-_AGAIN = 1.0
+_TICK = 1.0
 _TRIES = 5
 
 
@@ -27,11 +28,13 @@ class TookTooLong(BaseException):
 class _Limit:
     running = ""
     """The rule and place that the limit is for, for people; empty between two."""
+    until = 0.0
+    """When the limit is reached, by `monotonic`."""
     tries = 0
 
 
 def _stop_rule(number: int, frame: FrameType | None) -> None:
-    if not _Limit.running:
+    if not _Limit.running or monotonic() < _Limit.until:
         return
     _Limit.tries += 1
     if _Limit.tries > _TRIES:  # it catches everything
@@ -43,27 +46,26 @@ def _stop_rule(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def keep_limits() -> Iterator[None]:
-    """Have `limit_time` keep its limits meanwhile."""
+    """Have `limit_time` keep its limits meanwhile. One timer serves all rules: setting one for each takes longer than
+    many rules.
+    """
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGALRM, _stop_rule)
+    signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager
 def limit_time(running: str) -> Iterator[None]:
-    """Raise `TookTooLong` in what takes longer than the limit; `running` names it."""
-    if sys.platform == "win32" or signal.getsignal(signal.SIGALRM) is not _stop_rule:
-        yield
-        return
-    _Limit.running, _Limit.tries = running, 0
-    signal.setitimer(signal.ITIMER_REAL, SECONDS, _AGAIN)
+    """Raise `TookTooLong` in what takes longer than the limit, if limits are kept; `running` names it."""
+    _Limit.running, _Limit.tries, _Limit.until = running, 0, monotonic() + SECONDS
     try:
         yield
     finally:
         _Limit.running = ""
-        signal.setitimer(signal.ITIMER_REAL, 0)

@@ -291,10 +291,11 @@ class Calls(RunState):
         for name in fields:
             if name not in made.attributes:
                 default = made_of.find_attribute(name)
-                known = _is_plain(default) or isinstance(default, (*_FUNCTIONS, Instance))
-                made.attributes[name] = default if known and not opened else Unknown("a field")
                 if opened:
                     made.attributes[name] = self._assume_default(default)
+                else:
+                    known = _is_plain(default) or isinstance(default, (*_FUNCTIONS, Instance))
+                    made.attributes[name] = default if known else Unknown("a field")
         made.open = made.open or opened
         after = made_of.find_attribute("__post_init__")
         if after is not MISSING:

@@ -37,12 +37,6 @@ from shardlint.model.values import Place
 if TYPE_CHECKING:
     from shardlint.layouts.run_state import RunState
 
-def evaluate_expression(run: RunState, node: ast.expr) -> Value:
-    """Return the value of an expression."""
-    found = _EVALUATED.get(type(node))
-    return Unknown("an expression that is not modelled") if found is None else found(run, node)
-
-
 def _evaluate_constant(run: RunState, node: ast.Constant) -> Value:
     value: Value = node.value
     return Unknown("a large number") if isinstance(value, int) and abs(value) > LARGEST else value
@@ -327,7 +321,7 @@ def readable_target(target: ast.expr) -> ast.expr:
     return target
 
 
-_EVALUATED: dict[type[ast.AST], Callable[[RunState, Any], Value]] = {
+EVALUATORS: dict[type[ast.AST], Callable[[RunState, Any], Value]] = {
     ast.Name: lambda run, node: run.lookup_name(node.id),
     ast.Constant: _evaluate_constant,
     ast.Attribute: _evaluate_attribute,
@@ -354,4 +348,4 @@ _EVALUATED: dict[type[ast.AST], Callable[[RunState, Any], Value]] = {
     ast.Yield: _evaluate_yield,
     ast.YieldFrom: _yield_from,
 }
-"""What each kind of expression comes to."""
+"""How each kind of expression is evaluated. Those that are not modelled are missing."""

@@ -14,7 +14,7 @@ import ast
 from contextlib import suppress
 
 from shardlint.layouts.calls import Calls
-from shardlint.layouts.expressions import evaluate_expression
+from shardlint.layouts.expressions import EVALUATORS
 from shardlint.layouts.layout import Layout, Mesh
 from shardlint.layouts.module_frames import ModuleFrames
 from shardlint.layouts.run_state import SHARED, OutOfWork
@@ -85,7 +85,8 @@ class Interpreter(Calls, Statements):
     def evaluate_expression(self, node: ast.expr) -> Value:
         """Return the value of an expression."""
         self.count_step()
-        found = evaluate_expression(self, node)
+        evaluate = EVALUATORS.get(type(node))
+        found = Unknown("an expression that is not modelled") if evaluate is None else evaluate(self, node)
         if type(found) in _PROGRESS:
             self.least_work = max(self.work - self.patience, 0)
         if self._copies and isinstance(found, Container) and id(found) in self._copies:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from shardlint.layouts.definitions import Definitions
-from shardlint.layouts.expressions import evaluate_expression, matches_pattern, readable_target
+from shardlint.layouts.expressions import EVALUATORS, matches_pattern, readable_target
 from shardlint.layouts.iteration import evaluate_iterable, join_items
 from shardlint.layouts.operators import call_library, truth_of_condition
 from shardlint.layouts.run_state import Flow
@@ -134,7 +134,7 @@ class Statements(Definitions):
 
     def _run_augmented_assignment(self, node: ast.AugAssign) -> Flow:
         load = ast.copy_location(ast.BinOp(left=readable_target(node.target), op=node.op, right=node.value), node)
-        found = evaluate_expression(self, load)
+        found = EVALUATORS[ast.BinOp](self, load)
         held = self.layouts.get(load.left)
         if isinstance(held, Instance) and held.as_operand is not held:
             self.changes += 1

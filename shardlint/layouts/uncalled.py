@@ -30,8 +30,9 @@ from shardlint.syntax import last_name
 if TYPE_CHECKING:
     from shardlint.layouts.run_state import RunState
 
-# How many steps each may take.
+# How many steps each may take, and how many in a row that tell nothing of layouts.
 _WORK = 6_000
+_PATIENCE = 1_000
 # A function runs where its own text makes something known and places it, or maps something.
 _MAKES = re.compile(
     r"zeros|ones|full|arange|normal|uniform|randint|eye|make_mesh|Mesh\(|Axis\(|device_put|jnp\.array|init\("
@@ -140,7 +141,7 @@ def _run_alone(
     """Return the result of a call of a function, or of its transformed form, with an unknown context."""
     run.mesh, run.mesh_known, run.axes, run.legacy, run.contexts = None, False, {}, None, {}
     rest = run.work - _WORK
-    run.allow_work(min(run.work, _WORK))
+    run.allow_work(min(run.work, _WORK), without_layout=_PATIENCE)
     run.binder = "jax.jit" if isinstance(value, Transformed) and value.name == "jit" else ""
     run.root = Place(function.frame.file, function.node) if function is not None else None
     place = getattr(value, "place", None) or run.root or Place(run.file, run.file.tree)

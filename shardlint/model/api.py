@@ -6,6 +6,7 @@ written once; rules about the spelling itself (SL9) look at the name as it was w
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal
 
 from shardlint.source.lazy import dataclass
@@ -89,6 +90,7 @@ _PREFIXES = {
 }
 
 
+@cache
 def canonical_name(name: str) -> str:
     """The one name shardlint uses for a dotted name of a library."""
     if name in _ALIASES:

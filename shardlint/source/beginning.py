@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Literal
 
 from shardlint.source.patterns import compile_lazily
@@ -19,6 +19,12 @@ _NEWLINE = compile_lazily(rb"\r\n|\r|\n")
 @lru_cache(maxsize=128)
 def _compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
     return re.compile(pattern, re.MULTILINE)
+
+
+@cache
+def _shortest_words(words: tuple[bytes, ...]) -> list[bytes]:
+    """Those of some words that hold no other one: a line with a longer one holds a shorter one too."""
+    return [word for word in words if not any(other in word and other != word for other in words)]
 
 
 class Beginnings:
@@ -100,7 +106,7 @@ class Beginnings:
             return [0, *(found.end() for found in re.finditer(rb"\n(?!\Z)", self._data))]
         if len(words) == 1:
             return self._lines_with_word(words[0])
-        return sorted({start for word in words for start in self._lines_with_word(word)})
+        return sorted({start for word in _shortest_words(words) for start in self._lines_with_word(word)})
 
     def _lines_with_word(self, word: bytes) -> list[int]:
         """Where the lines begin that hold a text."""

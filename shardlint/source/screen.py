@@ -62,10 +62,11 @@ _HEADER = compile_lazily(rb"def\s++\w++\s*+\(((?:[^()]++|\((?:[^()]++|\([^()]*+\
 
 
 @lru_cache(maxsize=4)
-def _known_names(text: bytes) -> dict[bytes, tuple[bytes, frozenset[bytes]]]:
-    """By module: the last part of its name, and the names it has."""
+def _known_names(text: bytes) -> tuple[dict[bytes, frozenset[bytes]], frozenset[bytes]]:
+    """The names that each module has, and the first names of the modules."""
     entries = (entry.partition(b"=") for entry in text[len(NAMES) :].split(b";"))
-    return {module: (module.rpartition(b".")[2], frozenset(names.split())) for module, _, names in entries}
+    known = {module: frozenset(names.split()) for module, _, names in entries}
+    return known, frozenset(module.partition(b".")[0] for module in known)
 
 
 @lru_cache(maxsize=1024)
@@ -92,14 +93,7 @@ def _parse_line_conditions(text: bytes) -> tuple[bytes, bytes, tuple[bytes, ...]
     return near, NAMES_LIKE + names if names else b"", tuple(filter(None, saying.split(b"\x01"))), pattern
 
 
-@lru_cache(maxsize=512)
-def _read_of(module: bytes) -> re.Pattern[bytes]:
-    """The names that are read of a module, by a dotted name that is no part of a longer one."""
-    name = re.escape(module)
-    return re.compile(name + rb"(?<![\w.]" + name + rb")\.([A-Za-z_]\w*)")
-
-
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _chain_pattern(name: bytes) -> re.Pattern[bytes]:
     """Return the pattern of attribute chains of a name that is no part of a longer one. Beginning with letters, it is
     searched ten times faster.
@@ -243,17 +237,20 @@ class Texts(dict[bytes, bool]):
         """Return whether a file imports a name from a module that does not have it. It may be True for a file without
         such imports.
         """
-        known, data, words = _known_names(text), self.data, self.file_identifiers
-        for module, (last, names) in known.items():
-            if last not in words or module + b"." not in data:
-                continue
-            if any(_is_another(one, names) for one in set(_read_of(module).findall(data))):
-                return True
+        (known, roots), data = _known_names(text), self.data
+        for root in roots & self.file_identifiers:
+            for chain in set(_chain_pattern(root).findall(data)):
+                module = root
+                for name in chain.rstrip(b".").split(b"."):
+                    names = known.get(module)
+                    if names is not None and _is_another(name, names):
+                        return True
+                    module += b"." + name
         for found in _FROM.finditer(data):
             if found[1] in known:
                 taken = re.sub(rb"#[^\n]*", b"", found[2]).strip(b"() \n\\").split(b",")
                 firsts = [one.split()[0] for one in taken if one.split()]
-                if any(one != b"*" and _is_another(one, known[found[1]][1]) for one in firsts):
+                if any(one != b"*" and _is_another(one, known[found[1]]) for one in firsts):
                     return True
         return False
 

@@ -23,7 +23,9 @@ def calls_replacement(program: Program, place: Place, module: str, name: str) ->
     A replacement that a `with` block or a decorator undoes counts inside of it alone, any other one everywhere. What
     tests replace does not count.
     """
-    texts = (f"(?s)(?:patch|setattr)\\b.{{0,80}}?\\b{name}\\b", rf"(?m)\b{name}\s*=(?!=)")
+    # Patterns that begin with letters of their own are some ten times faster.
+    near = rf"\b.{{0,80}}?\b{name}\b"
+    texts = (f"(?s)patch{near}", f"(?s)setattr{near}", rf"(?:){name}(?<!\w{name})\s*=(?!=)")
     project = program.project
     for path in project.paths_holding(place.file.path, texts):
         file = project.facts(path) if not project.is_test(path) else None
