@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -40,14 +40,6 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from shardlint.layouts.violation import Violation
-
-
-def _describe_way(file: FileFacts, view: Assuming) -> list[str]:
-    """Which turn of a loop and which calls lead to a site on a way, in words."""
-    calls = view.way.calls if view.way is not None else ()
-    places = [f"line {one.line}" if one.file is file else f"{one.file.path.name}:{one.line}" for one in calls]
-    turn = [view.way.turn] if view.way is not None and view.way.turn else []
-    return [*turn, *([f"called at {', '.join(places)}"] if places else [])]
 
 
 class Site(Location):
@@ -184,9 +176,10 @@ class Site(Location):
         if view.way is None or view.why or is_branch_tested(self.file, self.syntax):
             form = form or ("in-calls" if view.way is not None else "defaults")
             certainty = self.rule.unproven_certainty(form)
-        led, place = _describe_way(self.file, view), (found.start, found.end)
+        way, place = view.way, (found.start, found.end)
+        led = [*filter(None, (way.turn, self._describe_calls(way.calls)))] if way is not None else []
         if call is not None:
-            led = [f"so it is at line {getattr(self.syntax, 'lineno', 0)} by this call, and not by others"]
+            led = [f"the operation is at line {getattr(self.syntax, 'lineno', 0)}; other calls of it are right"]
             place = self.file.character_span(call.node)
         why = "; ".join(filter(None, [*led, *view.why, found.why]))
         return replace(found, certainty=certainty, form=form, fix=None, why=why, start=place[0], end=place[1])
@@ -227,16 +220,26 @@ class Site(Location):
         """
         found = self.violation
         message = message if words is None else message.format_map(words)
-        led = [self.where(one) for one in found.calls if not isinstance(one.node, ast.FunctionDef)]
+        node = found.place.node if at is None else at
+        own = self.file, getattr(node, "lineno", 0)
+        led = [
+            one
+            for one in reversed(found.calls)
+            if not isinstance(one.node, ast.FunctionDef) and (one.file, one.line) != own
+        ]
+        called = self._describe_calls(led)
         options = "the options of the program keep their defaults" if found.by_default else ""
-        called = f"called at {', '.join(led)}" if led else ""
         why = "; ".join(filter(None, (why, called, self._describe_inner_place(found), options)))
         form = form or (CONDITIONAL if not found.certain else "defaults" if found.assumed else "")
-        node = found.place.node if at is None else at
         return self.finding(
             node, message, help=help, why=why, certainty=Certainty.PROVEN, form=form, harm=harm, fix=fix, label=label,
             span=span, kept=kept,
         )  # fmt: skip
+
+    def _describe_calls(self, calls: Iterable[Place]) -> str:
+        """The calls that lead to a place, the nearest first, in words."""
+        places = ", from ".join(map(self.where, calls))
+        return f"called at {places}" if places else ""
 
     def _describe_inner_place(self, found: Violation) -> str:
         return f"inside, at {self.where(found.inside[-1])}" if found.inside else ""

@@ -46,10 +46,12 @@ class DevicesDiffer(Rule):
     def report_arrays(self, site: Site) -> Finding:
         """Two arrays on different devices."""
         said = site.violation.said
+        left, right = said["left_line"], said["right_line"]
+        placed = f"at line {left} and at line {right}" if left != right else f"by two calls of line {left}"
         return site.report_violation(
             f"This raises ValueError: one array is committed to `{said['left']}`, another to `{said['right']}`.",
             help=_HELP,
-            why=f"they are placed at line {said['left_line']} and at line {said['right_line']}",
+            why=f"they are placed {placed}",
         )
 
     @detector("violation", of="devices.context")

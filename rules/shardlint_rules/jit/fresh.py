@@ -25,6 +25,7 @@ _PARTS = (
 )
 
 
+STATE = "the optimizer state"
 BESIDE = "the optimizer state of the train state"
 """Arrays like others in the same result: the program then runs on the devices of these."""
 _CREATE = "flax.training.train_state.TrainState.create"
@@ -37,7 +38,7 @@ def describe_fresh_result(site: Site, node: ast.expr | ast.FunctionDef) -> str |
 
 def _describe_fresh_function(site: Site, place: Place) -> str | None:
     if is_init_of_large_state(site, place):
-        return "the optimizer state"
+        return STATE
     words = [_describe_fresh_value(site, option) for option in options(site.program.evaluator.value(place))]
     return words[0] if all(words) else None
 
@@ -106,7 +107,7 @@ class _Body:
             and len(node.args) == 1
             and self._is_parameter_part(node.args[0])
         ):
-            return "the optimizer state"
+            return STATE
         callee = self._value_of_expression(node.func)
         if not isinstance(callee, Api) or not node.args:
             return None

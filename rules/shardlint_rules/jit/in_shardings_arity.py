@@ -84,7 +84,7 @@ class InShardingsArity(Rule):
     )
     in_version_checks = False
     fixes = "both"
-    by_hand = "the code does not show which sharding belongs to which argument"
+    by_hand = "the code does not show which sharding belongs to which argument or result"
 
     @detector("call", of="jax.sharding.PartitionSpec")
     def find_specs_for_helper(self, site: Site) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from shardlint.rules_api.rule import (
 )
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.jit.fresh import BESIDE, describe_fresh_result
+from shardlint_rules.jit.fresh import BESIDE, STATE, describe_fresh_result
 
 _JITS = ("jax.jit", "equinox.filter_jit")
 # The arrays may be placed in another file than the one that says what is made like them.
@@ -129,11 +129,13 @@ class JitInitLosesSharding(Rule):
         return site.finding(
             site.syntax,
             f"{fresh[0].upper()}{fresh[1:]} ends up {where}: it depends on no sharded array.",
-            why="only the shapes of the arguments are used"
+            why=f"only the shapes of the {'parameters' if fresh in (STATE, BESIDE) else 'arguments'} are used"
             + ("" if fresh == BESIDE else "; under jax.set_mesh it is replicated")
             + ("; no mesh of this project has Explicit axes" if form else ""),
-            help="remove this `jax.jit`: outside jit `zeros_like` keeps the sharding. "
-            "Or pass `out_shardings` to jit.",
+            help="remove this `jax.jit`, because outside jit the init of an optimizer keeps the sharding, or pass "
+            "`out_shardings` to jit"
+            if fresh in (STATE, BESIDE)
+            else "write `jnp.zeros_like` outside jit, where it keeps the sharding, or pass `out_shardings` to jit",
             fix=self._write_fix(site, known[0]),
             form=form,
         )

@@ -49,6 +49,7 @@ class StateLosesLayout(Rule):
         """A state that the loop passes on in device memory."""
         return site.report_violation(
             f"This step moves `{site.violation.said['array']}` from `pinned_host` to device memory, where it stays.",
-            help='write `jax.jit(..., out_shardings=sharding.with_memory_kind("pinned_host"))` for the state',
+            help="pass `out_shardings` to jit with one entry per result: "
+            '`sharding.with_memory_kind("pinned_host")` for the state, None for the others',
             why="the step returns it in device memory, and the loop passes it to the next call",
         )

@@ -9,9 +9,9 @@ from shardlint.rules_api.site import Site
 class MispairedShards(Rule):
     """An operation combines entries of different shards: its operands are sharded over different axes.
 
-    In `shard_map` each device combines the shards that it has. If one operand is sharded over `data` along the shared
-    dimension and the other over `expert`, some devices multiply the first half of one by the second half of the other.
-    The sizes are equal, so nothing raises, and the numbers are wrong.
+    In `shard_map` each device combines the shards that it has. In the example, `all_to_all` over `data` leaves `sent`
+    sharded over `data` along its experts, while `weights` is sharded over `expert`. Some devices then multiply the
+    tokens of one expert by the weights of another. The sizes are equal, so nothing raises, and the numbers are wrong.
 
     ## Reports
     - proven: a matrix product or `einsum` of two arrays that are sharded over different axes along a contracted or

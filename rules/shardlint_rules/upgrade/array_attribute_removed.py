@@ -90,8 +90,7 @@ class ArrayAttributeRemoved(Rule):
             return None
         return site.finding(
             site.syntax,
-            f"On {site.release('jax')} `{node.attr}` of an array {_describe_effect(site, node.attr)}: "
-            "jax 0.4.27 removed it.",
+            f"On {site.release('jax')} `{site.shown()}` {_describe_effect(site, node.attr)}.",
             help=f"write {_INSTEAD[node.attr]}",
             fix=self._write_fix(site, node),
             form=shown.form,
@@ -158,6 +157,7 @@ def _is_own(node: ast.expr) -> bool:
 
 def _describe_effect(site: Site, name: str) -> str:
     if site.allows("jax", "<0.4.27"):
-        return "is deprecated"
-    again = name == "device" and site.allows("jax", ">=0.4.38")
-    return "called as a method raises TypeError" if again else "raises AttributeError"
+        return "is deprecated: jax 0.4.27 removes this attribute of arrays"
+    if name == "device" and site.allows("jax", ">=0.4.38"):
+        return "raises TypeError: `device` of an array is no method but a property"
+    return "raises AttributeError: jax 0.4.27 removed this attribute of arrays"

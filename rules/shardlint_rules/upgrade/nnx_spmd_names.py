@@ -36,7 +36,7 @@ NAMES = {
     "flax.nnx.spmd.with_sharding_constraint": _CONSTRAIN,
     "flax.nnx.VariableState": _Name(
         ">=0.12.4",
-        "write `nnx.Variable(value)`, which is also the type of the leaves of a State",
+        "write `nnx.Variable`: it takes only the value, and is the class of the leaves of a State",
         "flax.nnx.Variable",
         alias=True,
     ),

@@ -169,10 +169,9 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             f"{seen.get('sizes')}", "SL401",
         ),
         "mean-of-share": (
-            "divided-twice", f"the result is 1/{seen.get('sizes')} of the mean: the sum of "
-            f"{seen.get('rows')} rows is divided by the count on all {seen.get('sizes')} devices, and then "
-            f"averaged over {axes}",
-            f"write jax.lax.psum(x, {axis}) for the mean, or divide by the count on one device before the mean", "",
+            "divided-twice", f"the result is 1/{seen.get('sizes')} of the mean: each device divides the sum of its "
+            f"{seen.get('rows')} rows by the rows of all devices, and this averages over {axes}",
+            f"write jax.lax.psum(x, {axis}) in place of the mean, or divide by the rows of one device", "",
         ),
         "mean-of-quotients": (
             "mean-of-quotients", "the result is not the mean of all rows if the counts differ: this averages quotients "
