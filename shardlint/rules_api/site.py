@@ -239,7 +239,7 @@ class Site(Location):
     def _describe_calls(self, calls: Iterable[Place]) -> str:
         """The calls that lead to a place, the nearest first, in words."""
         places = ", from ".join(map(self.where, calls))
-        return f"called at {places}" if places else ""
+        return f"{'called' if self.scope.enclosing_function() else 'used'} at {places}" if places else ""
 
     def _describe_inner_place(self, found: Violation) -> str:
         return f"inside, at {self.where(found.inside[-1])}" if found.inside else ""

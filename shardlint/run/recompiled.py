@@ -35,13 +35,13 @@ def find_recompilations(each: Sequence[Compiled], run: Run, made: int = 0) -> It
         what = _arguments_placed_differently(mine, cost, run)
         if what:
             why = ": the arguments had the same shapes and other shardings"
-            advice = "place the arrays before the first call with the shardings that the function returns"
+            advice = "before the first call, place the arrays with the shardings that the function returns"
             if any(_UNNAMED in text for text in what):
                 advice = "pass the same axis_name to each `jax.pmap`: a pmap without one shards over another axis"
             elif all(_AHEAD in text for text in what):
                 advice = (
-                    "place the arrays with these shardings before the first call; to compile ahead of time, pass "
-                    "jax.ShapeDtypeStruct(shape, dtype, sharding=...)"
+                    "before the first call, place the arrays as the later calls have them; to compile ahead of time, "
+                    "pass jax.ShapeDtypeStruct(shape, dtype, sharding=...)"
                 )
         elif (
             cost >= _COSTLY

@@ -60,7 +60,7 @@ class SpecAfterUnbox(Rule):
         at = f"line {first.place.line}" if first.place.file is site.file else first.place.file.path.name
         name = site.short_name
         inside = first.place.file is site.file and _is_unboxing_function_named(site, argument)
-        message = f"`{name}` returns `P()` for every unboxed array, so all weights are replicated."
+        message = f"`{name}` gives every unboxed array the spec `P()`, so all weights are replicated."
         if inside:
             return site.finding(
                 first.place.node,

@@ -89,7 +89,7 @@ class NamedJitDonate(Rule):
             yield site.finding(
                 keyword.value,
                 f"The first call raises {text}.",
-                why="donate_args takes a bool for each positional argument, not an argument number",
+                why="donate_args holds a bool per positional argument; it is read when the function is first called",
                 help="write a bool for each positional argument, such as `donate_args=(True, False)`",
                 fix=None if flags is None else self._write_fix(site, keyword, flags),
             )

@@ -239,8 +239,8 @@ class InShardingsArity(Rule):
             f"Every call raises ValueError: out_shardings is {container_name(given)}, "
             f"and {describe_function(functions[0])} returns "
             f"{container_name(first)}.",
-            why="out_shardings has the structure of the results",
-            help=_OUTPUTS,
+            why="out_shardings must have the structure of the results",
+            help=f"pass {container_name(first)} with one sharding per result, or one sharding for all results",
         )
 
 

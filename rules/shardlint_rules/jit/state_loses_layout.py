@@ -40,7 +40,8 @@ class StateLosesLayout(Rule):
         said = site.violation.said
         return site.report_violation(
             f"After this step each device holds all of `{said['array']}`, which was sharded over `{said['axes']}`.",
-            help="write `jax.jit(..., out_shardings=...)` with the shardings of the state",
+            help="pass `out_shardings` to jit with one entry per result: the shardings of the state, None for the "
+            "others",
             why=f"the loop passes the result to the next call; before this call it is `{said['before']}`",
         )
 

@@ -202,7 +202,7 @@ class SpecNeedsMesh(Rule):
             return None, "the tree contains more than specs"
         written, imports = found
         edits = [site.replace(node, text) for node, text in written.items()]
-        why = "the context may have another mesh"
+        why = "a caller may set another mesh, and this one replaces it"
         return site.fix(Safety.UNSAFE, f"write {written[nodes[0]]}", [*edits, *imports], why), ""
 
 

@@ -56,7 +56,7 @@ class OneFileManyWriters(Rule):
     """Every process writes the same file.
 
     On a shared file system the processes overwrite each other, and the file may be corrupt. Object stores refuse or
-    bill each write. A file that marks completion may exist before the last process is done.
+    bill each write.
 
     ## Reports
     Writes are `open(path, "w")`, `gfile.GFile(path, "w")` and `path.write_text(...)` that all processes run.
@@ -68,7 +68,8 @@ class OneFileManyWriters(Rule):
       not.
 
     ## Write instead
-    Write under `if jax.process_index() == 0:`, or put the process index into the path.
+    Write under `if jax.process_index() == 0:`, or put the process index into the path. A file that marks completion is
+    written after the barrier.
 
     ## Limits
     Not reported: a path that names the process, the host or a shard, and programs whose processes PyTorch starts.

@@ -9,8 +9,9 @@ from shardlint.rules_api.site import Site
 class CopiesSaved(Rule):
     """A checkpoint stores a replicated tree, with one copy of each array per device.
 
-    With eight devices the file is eight times larger. A program with another number of devices, or without `pmap`,
-    cannot restore it. If the restored tree is replicated again, the arrays have two device dimensions.
+    With eight devices the file is eight times larger. Restoring it raises nothing, and the arrays keep the device
+    dimension: without `pmap`, or with another number of devices, their shapes are wrong. If the restored tree is
+    replicated again, the arrays have two device dimensions.
 
     ## Reports
     - `saved` (likely): a result of `replicate` or of a pmapped function passed to `checkpoints.save_checkpoint`,

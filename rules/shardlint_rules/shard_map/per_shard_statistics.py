@@ -121,7 +121,7 @@ class PerShardStatistics(Rule):
         return site.finding(
             site.syntax,
             f"`{said['operation']}` is over one element: each device gets an array with a first dimension of size 1.",
-            help="write `x[0]` in the body first: it removes this dimension",
+            help="write `x = x[0]` first in the body, which removes this dimension, and return `result[None]`",
             certainty=Certainty.PROVEN,
             why=f"line {said['line']} reduces `{said['shape']}` along this dimension, which `pmap` removes "
             "and shard_map keeps",

@@ -84,9 +84,9 @@ class UntiledGather(Rule):
     def report_reshape(self, site: Site) -> Finding:
         """A stack that is reshaped as if the devices were not its first dimension."""
         return site.report_violation(
-            "The reshape mixes rows of different shards: `all_gather` stacks the shards along a new dimension 0.",
+            "The reshape puts entries in the wrong order: `all_gather` stacks the shards along a new dimension 0.",
             help="remove the reshape and write `all_gather(..., axis=n, tiled=True)`, where n is the sharded dimension",
-            why="a reshape transposes nothing: dimension 0 does not move next to the sharded dimension",
+            why="a reshape does not move dimension 0 next to the sharded dimension, as a transpose does",
         )
 
     @detector("violation", of="stack.product")

@@ -71,9 +71,9 @@ def _describe_deviation(one: dict[str, Any]) -> tuple[str, str]:
     if taken == "unreached":
         return (
             f"the loop is too short: rows {one['rows']} of result {one['result'] or one['shape']} of "
-            f"{function_of_place(one['defined'])} do not depend on its input. It passes pieces on along {axes}, and "
-            "ends before any piece reaches these rows (shown by a second run on other arrays)",
-            "run a pipeline for one round per microbatch, plus one per stage except the first",
+            f"{function_of_place(one['defined'])} do not depend on its input. It passes microbatches on along "
+            f"{axes}, and ends before any reaches these rows (shown by a second run on other arrays)",
+            "make the loop run (microbatches + stages - 1) rounds",
         )
     if step == "iota":
         return (

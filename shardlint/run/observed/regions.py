@@ -255,7 +255,7 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         "own-row": (
             "local-as-global", "the difference from the mean is zero: each device averages a single row, because the "
             f"dimension is sharded over {axes} into single rows",
-            "write x[0] to remove this dimension first, or average all rows: jax.lax.pmean(x.mean(0), "
+            "write x = x[0] first, and return result[None], or average all rows: jax.lax.pmean(x.mean(0), "
             f"{axis})", "SL409",
         ),
         "own-place": (

@@ -82,8 +82,8 @@ def _find_replaced_batches(events: Events, least: int) -> Iterator[Found]:
             see, place = [("placed again", place), *see], make_line(one["mesh"])
             yield Found(
                 "placement-overridden", function_of_place(one["mesh"]), place,
-                f"{format_array(one)} is sent to other devices for this mesh ({size_text(one['bytes'])}, {often} "
-                "times): the device order of this mesh differs from that of the mesh in use",
+                f"the shards of {format_array(one)} move between devices ({size_text(one['bytes'])}, {often} times): "
+                "its mesh has another device order than the mesh of this line",
                 advice="make one mesh, and place the arrays on it", bytes=one["bytes"], see=tuple(see),
             )  # fmt: skip
             continue
