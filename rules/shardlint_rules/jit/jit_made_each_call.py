@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from shardlint.facts.repeated import (
     Loop,
@@ -14,18 +15,22 @@ from shardlint.facts.repeated import (
     names_bound_in,
     once_only,
 )
+from shardlint.model import Program
+from shardlint.model.ends import End
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import Api, Function, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector, on_lines
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.jit.reads import reads_of_binding, sole_name_of
+from shardlint_rules.jit.reads import calls_of_made_function, reads_of_binding, sole_name_of
 
 _JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
 _OTHERS = ("equinox.filter_jit", "flax.nnx.jit")
 # Decorators of functions of a module, and imports, run once.
 _INSIDE = (on_lines(r"(?!from |import |@)", "jit", "pmap"), "jit as ", "pmap as ")
+_CONSTANT_ARRAYS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "full", "empty", "arange"))
 # Each call of these returns a new function object.
 _TRANSFORMS = (
     "functools.partial",
@@ -43,6 +48,9 @@ _ONCE = compile_lazily(
     r"compile|warm_?up|reset|prepare|start|construct|convert|export|experiment|launch|from|initial\w*|parse|profile|plot|"
     r"check|verify|validate)(?:_|$)|^Make"
 )
+# Names of functions that set up a model or state: a loop that calls them is one over trials.
+_SETS_UP = compile_lazily(r"^_*(?:init|set_?up|restore)(?:_|$)")
+_CALLERS = 3
 # Names of functions that run at each step.
 _STEPS = compile_lazily(
     r"^_*(?:(?:(?:train|eval|update|optimi[sz]er|one)_)?(?:step|update)(?:_(?:params|state|weights|model))?"
@@ -73,8 +81,16 @@ class JitMadeEachCall(Rule):
     arguments.
 
     ## Limits
-    Not reported: tests, jitted functions stored in an attribute or dict, and functions that depend on objects created
-    in the loop. `eqx.filter_jit` of a bound method or a filtered transform is cached, and is not reported.
+    Not reported: tests, jitted functions stored in an attribute or dict, functions that depend on objects created in
+    the loop, and jits that cost little:
+
+    - all arguments are constant arrays (`jnp.ones(8)`), as in a barrier, or the function only creates such an array
+    - a test such as `if step % n == 0` around the jit, in the loop
+    - every call of the jit is in a loop of the function that creates it
+    - the function that creates it is named `init`, `setup` or `restore`
+    - for `each-call`, all calls of the enclosing function are outside of loops, in a project that is no package
+
+    `eqx.filter_jit` of a bound method or a filtered transform is cached, and is not reported.
     """
 
     code = "SL234"
@@ -97,17 +113,24 @@ class JitMadeEachCall(Rule):
         what = _describe_new_function(site, wrapped)
         if not what or not _is_only_called_here(site, created) or _may_be_traced(site):
             return None
+        calls = list(_calls_of_jitted(site, created))
+        if calls and all(_computes_constants(site, call, wrapped) for call in calls):
+            return None
         loop = loop_around(site.file, created)
         if loop is not None and not _is_defined_outside_loop(site, wrapped, loop):
             stays = is_meant_to_run_once(site.file, created, loop)
             if stays or (
-                not once_only(site.file, created, loop) and not _reads_from_loop(site, created, wrapped, loop)
+                not once_only(site.file, created, loop)
+                and not _runs_rarely(site.file, created, loop)
+                and not _reads_from_loop(site, created, wrapped, loop)
             ):
                 why = f"the loop at line {loop.lineno} calls it"
                 return self._make_finding(site, what, "in each iteration", why, "in-a-loop")
             return None
         if scope is None or isinstance(scope.node, ast.Lambda):
             return None
+        if _SETS_UP.match(scope.name) or (calls and all(loop_around(site.file, one) is not None for one in calls)):
+            return None  # one compilation for a trial or for a loop of calls
         call = called_in_a_loop(site.program, site.file, scope.node)
         closes = call is not None and _closes_over(site, created, wrapped)
         step = _is_step(site, created, scope.name)
@@ -227,6 +250,39 @@ def _is_called(file: FileFacts, use: ast.AST, home: Scope) -> bool:
     )
 
 
+def _calls_of_jitted(site: Site, created: ast.AST) -> Iterator[ast.Call]:
+    """The calls of the jitted function, in the function that creates it."""
+    if isinstance(created, ast.Call):
+        yield from calls_of_made_function(site.file, created)
+    elif isinstance(created, ast.FunctionDef | ast.AsyncFunctionDef):
+        for use in site.file.mentions_in(site.file.evaluation_scope(created), created.name):
+            parent = site.file.parent(use)
+            if isinstance(parent, ast.Call) and parent.func is use:
+                yield parent
+
+
+def _computes_constants(site: Site, call: ast.Call, wrapped: ast.AST) -> bool:
+    """True for a call that computes with no data: of constant arrays, as a barrier does, or of none, as a new buffer."""
+    given = [*call.args, *(one.value for one in call.keywords)]
+    if not given:
+        return isinstance(wrapped, ast.Lambda) and _is_constant_array(site, wrapped.body)
+    return all(_is_constant_array(site, settled_expression(site.file, one)) for one in given)
+
+
+def _is_constant_array(site: Site, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and site.is_call_of(node, *_CONSTANT_ARRAYS)
+
+
+def _runs_rarely(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
+    """True if a test around a place in a loop lets every n-th iteration run it: `if step % n == 0`."""
+    return any(
+        isinstance(outer, ast.If)
+        and loop in file.ancestors(outer)
+        and any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod) for one in walk_nodes(outer.test))
+        for outer in file.ancestors(node)
+    )
+
+
 def _may_be_called_often(site: Site, created: ast.AST) -> bool:
     """True for a jit that is called at once, with arguments, in a function that may run often."""
     call = site.file.parent(created)
@@ -237,17 +293,33 @@ def _may_be_called_often(site: Site, created: ast.AST) -> bool:
     around = _functions_around(site, created)
     if not around or _is_cached(site, created) or any(_ONCE.search(one.name) for one in around):
         return False
-    return not _is_called_once(site, around[0])
+    return not _is_called_few_times(site.program, site.file, around[0])
 
 
-def _is_called_once(site: Site, function: ast.AST) -> bool:
-    """True if the only call is at module level, or in a function that runs once by its name."""
-    ends = site.program.flow.ends(site.file, function).found
-    calls = [end for end in ends if end.kind == "called" and not end.wrappers]
-    if len(ends) != 1 or len(calls) != 1 or loop_around(calls[0].place.file, calls[0].place.node) is not None:
+def _is_called_few_times(program: Program, file: FileFacts, function: ast.AST, depth: int = 0) -> bool:
+    """True if no call is repeated: at module level, or in functions that run once.
+
+    Of a function of a package there is one call, because its users may call it too.
+    """
+    ends = program.flow.ends(file, function)
+    if ends.cut or not ends.found or (len(ends.found) > 1 and not program.project.is_application):
         return False
-    around = calls[0].place.file.evaluation_scope(calls[0].place.node).enclosing_function()
-    return around is None or (around.node is not function and _ONCE.search(around.name) is not None)
+    return all(_is_single_call(program, end, depth) for end in ends.found)
+
+
+def _is_single_call(program: Program, end: End, depth: int) -> bool:
+    """True for a call outside of loops and comprehensions, in code that runs once by its name or its own calls."""
+    file, call = end.place.file, end.place.node
+    if end.kind != "called" or end.wrappers or loop_around(file, call) is not None:
+        return False
+    if any(isinstance(one, ast.comprehension | ast.ListComp | ast.DictComp) for one in file.ancestors(call)):
+        return False
+    around = file.evaluation_scope(call).enclosing_function()
+    if around is None or _ONCE.search(around.name):
+        return True
+    if not program.project.is_application:
+        return False
+    return depth < _CALLERS and _is_called_few_times(program, file, around.node, depth + 1)
 
 
 def _functions_around(site: Site, node: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
