@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.repeated import loop_around
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 
 # What people call an array with one entry for each device, and what takes the first of them.
 _SAYS = compile_lazily(r"replicat|pmap|per_?device|device_metrics|all_devices|first_device|deduplicate_devices", re.I)
+_CHECKPOINT = compile_lazily(r"(?i)(?:^|_)(?:save|load|restore|checkpoint|ckpt)(?:_|$)")
 _OTHERWISE = compile_lazily(r"scanned|scan_|stacked_layers", re.I)
 
 
@@ -28,6 +30,9 @@ class FirstOfDevices(Rule):
 
     ## Write instead
     `x.addressable_shards[0].data.squeeze(0)` reads the entry of the first device, and runs on this device only.
+
+    ## Limits
+    Not reported: code at module level outside of loops, and functions that by their name save or load a checkpoint.
     """
 
     code = "SL415"
@@ -44,7 +49,7 @@ class FirstOfDevices(Rule):
     def report_index(self, site: Site) -> Finding | None:
         """The first entry that is taken of each array of a tree."""
         taken = _find_first(site.call)
-        if taken is None or not site.is_named_anywhere("pmap") or self._handles_both_cases(site):
+        if taken is None or not site.is_named_anywhere("pmap") or self._handles_both_cases(site) or _runs_once(site):
             return None
         read, tree = taken
         made = next((one for one in site.violations if one.kind == "rows.first" and one.place.node is read), None)
@@ -65,6 +70,14 @@ class FirstOfDevices(Rule):
         scope = site.scope.enclosing_function()
         text = site.text(scope.node) if scope is not None else ""
         return "addressable" in text or "jax_pmap_shmap_merge" in text
+
+
+def _runs_once(site: Site) -> bool:
+    """True for code at module level outside of loops, or in a function that saves or loads a checkpoint."""
+    scope = site.scope.enclosing_function()
+    if scope is None:
+        return loop_around(site.file, site.call) is None
+    return _CHECKPOINT.search(scope.name) is not None
 
 
 def _find_first(call: ast.Call) -> tuple[ast.Subscript, ast.expr] | None:
