@@ -17,6 +17,7 @@ from shardlint_rules.flax.linen import (
     constrains_anywhere,
     sets_rules_anywhere,
 )
+from shardlint_rules.upgrade.outdated import is_for_older_jax
 
 _BY_HAND = ("enter_context", "__enter__")
 _WHY = "pjit and other code under it may need `with mesh:`"
@@ -34,6 +35,8 @@ class LinenConstraintIgnored(Rule):
     - proven: `nn.with_logical_constraint` where `with mesh:` is the only mesh in context.
     - `never-entered` (likely): `nn.with_logical_constraint` in a file that creates a mesh, if the project sets logical
       axis rules but never enters a mesh.
+    - `older-program` (possible): one of the proven forms in a program that uses names which jax has removed, if no file
+      pins jax. The program cannot run on the release that ignores the constraint.
     - `callers-may-set` (possible): such a constraint under `with mesh:`, if code outside the project may call the
       function under `jax.set_mesh`.
 
@@ -88,6 +91,7 @@ class LinenConstraintIgnored(Rule):
             "it reads only the mesh of `jax.set_mesh`.",
             why=f"line {site.context.contexts[0].place.line} enters the mesh by `with mesh:`",
             help="write `with jax.set_mesh(mesh):` around the call, or add `mesh=mesh` here",
+            form="older-program" if is_for_older_jax(site) else "",
         )
 
     @detector("call", of=RULES_CONTEXTS)
@@ -111,7 +115,7 @@ class LinenConstraintIgnored(Rule):
             why="" if sure else "no `jax.set_mesh` is seen around this, but a caller may enter it",
             help=f"write `with jax.set_mesh({mesh.place.source_text()}):`",
             fix=self._write_fix(site, mesh),
-            form="" if sure else "callers-may-set",
+            form="callers-may-set" if not sure else "older-program" if is_for_older_jax(site) else "",
         )
 
     def _find_meshes(self, site: Site, block: ast.With) -> Iterator[MeshContext]:

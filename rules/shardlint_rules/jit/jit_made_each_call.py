@@ -262,7 +262,7 @@ def _calls_of_jitted(site: Site, created: ast.AST) -> Iterator[ast.Call]:
 
 
 def _computes_constants(site: Site, call: ast.Call, wrapped: ast.AST) -> bool:
-    """True for a call that computes with no data: of constant arrays, as a barrier does, or of none, as a new buffer."""
+    """True for a call that has no data: its arguments are constant arrays, or it only makes such an array."""
     given = [*call.args, *(one.value for one in call.keywords)]
     if not given:
         return isinstance(wrapped, ast.Lambda) and _is_constant_array(site, wrapped.body)

@@ -54,8 +54,8 @@ class OptionalSpec(Rule):
       that is `None`, or with a tree of specs that contains `None`.
     - proven: one of these functions with a parameter as the spec, if the parameter is `None` by default and a call
       leaves it out.
-    - `mesh-may-be-set` (possible): one of the proven forms with `with_sharding_constraint`, if unknown callers may set a
-      mesh.
+    - `mesh-may-be-set` (possible): one of the proven forms with `with_sharding_constraint`, if unknown callers may set
+      a mesh.
     - `omitted-field` (likely): one of these functions with a field as the spec, if the field is `None` by default and
       the project creates an object without it.
 

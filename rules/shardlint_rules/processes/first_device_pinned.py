@@ -178,7 +178,8 @@ class FirstDevicePinned(Rule):
             asked = question.func if isinstance(question, ast.Call) else question
             text = asked.name if isinstance(asked, ast.alias) else site.text(asked)
             line = Place(site.file, asked).line
-            return _Basis(form, f"line {line} (`{text}`) shows that this file is for several processes{cpus}", unstarted)
+            shows = f"line {line} (`{text}`) shows that this file is for several processes"
+            return _Basis(form, f"{shows}{cpus}", unstarted)
         if evidence == "initialized":
             return _Basis("", "a file that runs with this one calls jax.distributed.initialize")
         form = form or "count-in-other-file"
