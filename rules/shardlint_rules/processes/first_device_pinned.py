@@ -163,8 +163,6 @@ class FirstDevicePinned(Rule):
 
     def _find_multi_process_evidence(self, site: Site) -> _Basis | None:
         """Return the evidence that the program is for several processes."""
-        if site.file.source.in_cells:
-            return None  # a notebook runs on one host
         question, evidence = process_question(site.file), multi_process_evidence(site.program, site.file)
         started = evidence == "initialized" or any(
             runs_code_with(site.program, site.file, word) for word in _STARTED

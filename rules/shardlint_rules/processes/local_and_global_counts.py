@@ -50,7 +50,8 @@ class LocalAndGlobalCounts(Rule):
     processes.
 
     ## Limits
-    Not reported: a conflict that only a name shows, such as `per_host_batch_size`.
+    Not reported: notebooks, which run on one process, and a conflict that only a name shows, such as
+    `per_host_batch_size`.
     """
 
     code = "SL804"
