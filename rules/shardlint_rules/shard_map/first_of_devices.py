@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.facts.repeated import loop_around
+from shardlint.model.process.processes import find_process_guard
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
@@ -73,8 +74,13 @@ class FirstOfDevices(Rule):
 
 
 def _runs_once(site: Site) -> bool:
-    """True for code at module level outside of loops, or in a function that saves or loads a checkpoint."""
+    """True for code at module level outside of loops, or in a function that saves or loads a checkpoint.
+
+    Not on one process alone, where such a program waits for the others.
+    """
     scope = site.scope.enclosing_function()
+    if find_process_guard(site.program, site.file, site.call) is not None:
+        return False
     if scope is None:
         return loop_around(site.file, site.call) is None
     return _CHECKPOINT.search(scope.name) is not None
