@@ -67,6 +67,16 @@ def once_only(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
     return False
 
 
+def runs_rarely(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
+    """Return whether a test around a place in a loop lets every n-th iteration run it: `if step % n == 0`."""
+    return any(
+        isinstance(outer, ast.If)
+        and loop in file.ancestors(outer)
+        and any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod) for one in walk_nodes(outer.test))
+        for outer in file.ancestors(node)
+    )
+
+
 def _inner_blocks(node: ast.AST) -> list[list[ast.stmt]]:
     found = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
     return [one for one in found if isinstance(one, list)]

@@ -14,6 +14,7 @@ from shardlint.facts.repeated import (
     loop_around,
     names_bound_in,
     once_only,
+    runs_rarely,
 )
 from shardlint.model import Program
 from shardlint.model.ends import End
@@ -121,7 +122,7 @@ class JitMadeEachCall(Rule):
             stays = is_meant_to_run_once(site.file, created, loop)
             if stays or (
                 not once_only(site.file, created, loop)
-                and not _runs_rarely(site.file, created, loop)
+                and not runs_rarely(site.file, created, loop)
                 and not _reads_from_loop(site, created, wrapped, loop)
             ):
                 why = f"the loop at line {loop.lineno} calls it"
@@ -271,16 +272,6 @@ def _computes_constants(site: Site, call: ast.Call, wrapped: ast.AST) -> bool:
 
 def _is_constant_array(site: Site, node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and site.is_call_of(node, *_CONSTANT_ARRAYS)
-
-
-def _runs_rarely(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
-    """True if a test around a place in a loop lets every n-th iteration run it: `if step % n == 0`."""
-    return any(
-        isinstance(outer, ast.If)
-        and loop in file.ancestors(outer)
-        and any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod) for one in walk_nodes(outer.test))
-        for outer in file.ancestors(node)
-    )
 
 
 def _may_be_called_often(site: Site, created: ast.AST) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts.repeated import loop_around
+from shardlint.facts.repeated import loop_around, runs_rarely
 from shardlint.model.process.processes import find_process_guard
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
@@ -33,7 +33,8 @@ class FirstOfDevices(Rule):
     `x.addressable_shards[0].data.squeeze(0)` reads the entry of the first device, and runs on this device only.
 
     ## Limits
-    Not reported: code at module level outside of loops, and functions that by their name save or load a checkpoint.
+    Not reported: code at module level outside of loops, code under a test such as `if step % n == 0` in a loop, and
+    functions that by their name save or load a checkpoint.
     """
 
     code = "SL415"
@@ -50,7 +51,7 @@ class FirstOfDevices(Rule):
     def report_index(self, site: Site) -> Finding | None:
         """The first entry that is taken of each array of a tree."""
         taken = _find_first(site.call)
-        if taken is None or not site.is_named_anywhere("pmap") or self._handles_both_cases(site) or _runs_once(site):
+        if taken is None or not site.is_named_anywhere("pmap") or self._handles_both_cases(site) or _runs_seldom(site):
             return None
         read, tree = taken
         made = next((one for one in site.violations if one.kind == "rows.first" and one.place.node is read), None)
@@ -73,17 +74,17 @@ class FirstOfDevices(Rule):
         return "addressable" in text or "jax_pmap_shmap_merge" in text
 
 
-def _runs_once(site: Site) -> bool:
-    """True for code at module level outside of loops, or in a function that saves or loads a checkpoint.
+def _runs_seldom(site: Site) -> bool:
+    """True for code that runs once, in every n-th iteration, or in a function that saves or loads a checkpoint.
 
     Not on one process alone, where such a program waits for the others.
     """
-    scope = site.scope.enclosing_function()
     if find_process_guard(site.program, site.file, site.call) is not None:
         return False
-    if scope is None:
-        return loop_around(site.file, site.call) is None
-    return _CHECKPOINT.search(scope.name) is not None
+    scope, loop = site.scope.enclosing_function(), loop_around(site.file, site.call)
+    if loop is not None and runs_rarely(site.file, site.call, loop):
+        return True
+    return loop is None if scope is None else _CHECKPOINT.search(scope.name) is not None
 
 
 def _find_first(call: ast.Call) -> tuple[ast.Subscript, ast.expr] | None:
