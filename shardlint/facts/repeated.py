@@ -202,15 +202,20 @@ def _is_result_cached(function: ast.AST) -> bool:
 def is_test(file: FileFacts, node: ast.AST) -> bool:
     """Return whether a place is in a test or benchmark."""
     name = file.path.name
-    if (
-        name.startswith(("test_", "bench"))
-        or name.endswith(("_test.py", "_benchmark.py"))
-        or name == "conftest.py"
-    ):
+    if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
         return True
+    return is_benchmark(file, node) or _is_in_function_named(file, node, "test_")
+
+
+def is_benchmark(file: FileFacts, node: ast.AST) -> bool:
+    """Return whether a place is in a benchmark."""
+    name = file.path.name
+    return name.startswith("bench") or name.endswith("_benchmark.py") or _is_in_function_named(file, node, "bench")
+
+
+def _is_in_function_named(file: FileFacts, node: ast.AST, beginning: str) -> bool:
+    scope = file.evaluation_scope(node) if not isinstance(node, ast.FunctionDef) else file.scope(node)
     return any(
-        isinstance(outer.node, ast.FunctionDef) and outer.node.name.startswith(("test_", "bench"))
-        for outer in (
-            file.evaluation_scope(node) if not isinstance(node, ast.FunctionDef) else file.scope(node)
-        ).enclosing_scopes()
+        isinstance(outer.node, ast.FunctionDef) and outer.node.name.startswith(beginning)
+        for outer in scope.enclosing_scopes()
     )

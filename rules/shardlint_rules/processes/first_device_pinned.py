@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
-from shardlint.facts.repeated import is_test
+from shardlint.facts.repeated import is_benchmark
 from shardlint.facts.unused import is_unused_in_application
 from shardlint.model.process.patches import calls_replacement
 from shardlint.model.process.processes import (
@@ -118,7 +118,7 @@ class FirstDevicePinned(Rule):
         basis = self._find_multi_process_evidence(site)
         if basis is None or self._is_single_process_code(site, site.call):
             return
-        if is_test(site.file, site.call) or is_unused_in_application(site.program, Place(site.file, site.call)):
+        if is_benchmark(site.file, site.call) or is_unused_in_application(site.program, Place(site.file, site.call)):
             return
         for node in taken:
             use = next(self._find_reached_uses(site, node), None)

@@ -60,6 +60,7 @@ class LocalAndGlobalCounts(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("leading", "devices-parameter", "data-shares", "mesh", "twice", "offset", "count-by-itself")
     assumptions: ClassVar[Mapping[str, str]] = {
+        "devices-parameter": "A caller passes other devices.",
         "data-shares": "A process has more than one device.",
         "mesh": "The program runs on more than one process.",
         "twice": "The program runs on more than one process.",
