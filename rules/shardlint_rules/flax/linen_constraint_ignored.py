@@ -10,6 +10,7 @@ from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
+from shardlint_rules.flax._outdated import is_for_older_jax
 from shardlint_rules.flax.linen import (
     CONSTRAINTS,
     MESHES,
@@ -17,7 +18,6 @@ from shardlint_rules.flax.linen import (
     constrains_anywhere,
     sets_rules_anywhere,
 )
-from shardlint_rules.upgrade.outdated import is_for_older_jax
 
 _BY_HAND = ("enter_context", "__enter__")
 _WHY = "pjit and other code under it may need `with mesh:`"
