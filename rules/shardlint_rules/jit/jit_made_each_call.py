@@ -85,7 +85,7 @@ class JitMadeEachCall(Rule):
     Not reported: tests, jitted functions stored in an attribute or dict, functions that depend on objects created in
     the loop, and jits that cost little:
 
-    - all arguments are constant arrays (`jnp.ones(8)`), as in a barrier, or the function only creates such an array
+    - all arguments are constant arrays (`jnp.ones(8)`), as in a barrier
     - a test such as `if step % n == 0` around the jit, in the loop
     - every call of the jit is in a loop of the function that creates it
     - the function that creates it is named `init`, `setup` or `restore`
@@ -115,7 +115,7 @@ class JitMadeEachCall(Rule):
         if not what or not _is_only_called_here(site, created) or _may_be_traced(site):
             return None
         calls = list(_calls_of_jitted(site, created))
-        if calls and all(_computes_constants(site, call, wrapped) for call in calls):
+        if calls and all(_computes_constants(site, call) for call in calls):
             return None
         loop = loop_around(site.file, created)
         if loop is not None and not _is_defined_outside_loop(site, wrapped, loop):
@@ -262,12 +262,10 @@ def _calls_of_jitted(site: Site, created: ast.AST) -> Iterator[ast.Call]:
                 yield parent
 
 
-def _computes_constants(site: Site, call: ast.Call, wrapped: ast.AST) -> bool:
-    """True for a call that has no data: its arguments are constant arrays, or it only makes such an array."""
+def _computes_constants(site: Site, call: ast.Call) -> bool:
+    """True for a call that has no data: all its arguments are constant arrays, as of a barrier."""
     given = [*call.args, *(one.value for one in call.keywords)]
-    if not given:
-        return isinstance(wrapped, ast.Lambda) and _is_constant_array(site, wrapped.body)
-    return all(_is_constant_array(site, settled_expression(site.file, one)) for one in given)
+    return bool(given) and all(_is_constant_array(site, settled_expression(site.file, one)) for one in given)
 
 
 def _is_constant_array(site: Site, node: ast.expr) -> bool:
