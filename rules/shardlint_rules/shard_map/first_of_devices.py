@@ -15,7 +15,6 @@ from shardlint.source.patterns import compile_lazily
 
 # What people call an array with one entry for each device, and what takes the first of them.
 _SAYS = compile_lazily(r"replicat|pmap|per_?device|device_metrics|all_devices|first_device|deduplicate_devices", re.I)
-_CHECKPOINT = compile_lazily(r"(?i)(?:^|_)(?:save|load|restore|checkpoint|ckpt)(?:_|$)")
 _OTHERWISE = compile_lazily(r"scanned|scan_|stacked_layers", re.I)
 
 
@@ -33,8 +32,7 @@ class FirstOfDevices(Rule):
     `x.addressable_shards[0].data.squeeze(0)` reads the entry of the first device, and runs on this device only.
 
     ## Limits
-    Not reported: code at module level outside of loops, code under a test such as `if step % n == 0` in a loop, and
-    functions that by their name save or load a checkpoint.
+    Not reported: code at module level outside of loops, and code under a test such as `if step % n == 0` in a loop.
     """
 
     code = "SL415"
@@ -75,16 +73,16 @@ class FirstOfDevices(Rule):
 
 
 def _runs_seldom(site: Site) -> bool:
-    """True for code that runs once, in every n-th iteration, or in a function that saves or loads a checkpoint.
+    """True for code that runs once, at module level, or in every n-th iteration of a loop.
 
     Not on one process alone, where such a program waits for the others.
     """
     if find_process_guard(site.program, site.file, site.call) is not None:
         return False
-    scope, loop = site.scope.enclosing_function(), loop_around(site.file, site.call)
-    if loop is not None and runs_rarely(site.file, site.call, loop):
-        return True
-    return loop is None if scope is None else _CHECKPOINT.search(scope.name) is not None
+    loop = loop_around(site.file, site.call)
+    if loop is None:
+        return site.scope.enclosing_function() is None
+    return runs_rarely(site.file, site.call, loop)
 
 
 def _find_first(call: ast.Call) -> tuple[ast.Subscript, ast.expr] | None:
