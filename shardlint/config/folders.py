@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 ScopeKey = tuple[str, str]
 """The settings file, if any, and the root of the project."""
-MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", "shardlint.toml", ".git", ".hg")
+PACKAGES = ("pyproject.toml", "setup.py", "setup.cfg")
+"""What the root of a project holds that can be installed."""
+MARKERS = (*PACKAGES, "shardlint.toml", ".git", ".hg")
 """What a folder holds that is the root of a project."""
 
 

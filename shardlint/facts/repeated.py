@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
+from shardlint.model.ends import End
 from shardlint.model.values import ClassValue, Place
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
@@ -17,6 +18,13 @@ _ENDS = (ast.Return, ast.Break, ast.Raise)
 _DEPTH = 3
 _FEW = 3
 _ONCE = compile_lazily(r"_*(init|set_?up|build|create|make|load|restore|save|prepare|reset)")
+
+SETUP_NAME = compile_lazily(
+    r"(?i)(?:^|_)(?:init\w*|set_?up|main|test|build|create|make|load|restore|save|run|train|fit|bench\w*|example|demo|"
+    r"compile|warm_?up|reset|prepare|start|construct|convert|export|experiment|launch|from|initial\w*|parse|profile|plot|"
+    r"check|verify|validate)(?:_|$)|^Make"
+)
+"""Names of functions that run once or a few times."""
 
 
 def loop_around(file: FileFacts, node: ast.AST) -> Loop | None:
@@ -65,6 +73,16 @@ def once_only(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
             return True
         below = outer
     return False
+
+
+def runs_rarely(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
+    """Return whether a test around a place in a loop lets every n-th iteration run it: `if step % n == 0`."""
+    return any(
+        isinstance(outer, ast.If)
+        and loop in file.ancestors(outer)
+        and any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod) for one in walk_nodes(outer.test))
+        for outer in file.ancestors(node)
+    )
 
 
 def _inner_blocks(node: ast.AST) -> list[list[ast.stmt]]:
@@ -169,6 +187,32 @@ def called_in_a_loop(program: Program, file: FileFacts, function: ast.AST, depth
     return None
 
 
+def is_called_few_times(program: Program, file: FileFacts, function: ast.AST, depth: int = 0) -> bool:
+    """Return whether no call of a function is repeated: at module level, or in functions that run once.
+
+    Of a function of a package there is one call, because its users may call it too.
+    """
+    ends = program.flow.ends(file, function)
+    if ends.cut or not ends.found or (len(ends.found) > 1 and not program.project.is_application):
+        return False
+    return all(_is_single_call(program, end, depth) for end in ends.found)
+
+
+def _is_single_call(program: Program, end: End, depth: int) -> bool:
+    """True for a call outside of loops and comprehensions, in code that runs once by its name or its own calls."""
+    file, call = end.place.file, end.place.node
+    if end.kind != "called" or end.wrappers or loop_around(file, call) is not None:
+        return False
+    if any(isinstance(one, ast.comprehension | ast.ListComp | ast.DictComp) for one in file.ancestors(call)):
+        return False
+    around = file.evaluation_scope(call).enclosing_function()
+    if around is None or SETUP_NAME.search(around.name):
+        return True
+    if not program.project.is_application:
+        return False
+    return depth < _DEPTH and is_called_few_times(program, file, around.node, depth + 1)
+
+
 def _overridden_methods(
     program: Program, file: FileFacts, function: ast.AST
 ) -> Iterator[tuple[FileFacts, ast.FunctionDef]]:
@@ -192,15 +236,20 @@ def _is_result_cached(function: ast.AST) -> bool:
 def is_test(file: FileFacts, node: ast.AST) -> bool:
     """Return whether a place is in a test or benchmark."""
     name = file.path.name
-    if (
-        name.startswith(("test_", "bench"))
-        or name.endswith(("_test.py", "_benchmark.py"))
-        or name == "conftest.py"
-    ):
+    if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
         return True
+    return is_benchmark(file, node) or _is_in_function_named(file, node, "test_")
+
+
+def is_benchmark(file: FileFacts, node: ast.AST) -> bool:
+    """Return whether a place is in a benchmark."""
+    name = file.path.name
+    return name.startswith("bench") or name.endswith("_benchmark.py") or _is_in_function_named(file, node, "bench")
+
+
+def _is_in_function_named(file: FileFacts, node: ast.AST, beginning: str) -> bool:
+    scope = file.evaluation_scope(node) if not isinstance(node, ast.FunctionDef) else file.scope(node)
     return any(
-        isinstance(outer.node, ast.FunctionDef) and outer.node.name.startswith(("test_", "bench"))
-        for outer in (
-            file.evaluation_scope(node) if not isinstance(node, ast.FunctionDef) else file.scope(node)
-        ).enclosing_scopes()
+        isinstance(outer.node, ast.FunctionDef) and outer.node.name.startswith(beginning)
+        for outer in scope.enclosing_scopes()
     )

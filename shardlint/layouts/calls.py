@@ -32,6 +32,7 @@ from shardlint.layouts.values import (
     Transformed,
     Unknown,
     Value,
+    is_one_copy,
     join_values,
 )
 from shardlint.model import api
@@ -97,7 +98,7 @@ class Calls(RunState):
             case Field(leaf=Layout() as array, name=name) if is_array_method(name):
                 return self.call_value(attribute_of_value(self, array, name, place), args, keywords, place, opened)
             case Field(leaf=Layout(rows=rows), name="replace") if rows is not None and not self.axes:
-                return AnyTree(Layout(rows=rows))
+                return AnyTree(Layout(rows=None if any(map(is_one_copy, keywords.values())) else rows))
             case Instance(call=Native() as run):
                 return self.call_value(run, args, keywords, place, opened)
             case Instance():

@@ -17,6 +17,7 @@ from shardlint.layouts.values import (
     Instance,
     Unknown,
     Value,
+    is_one_copy,
     join_values,
 )
 from shardlint.model.values import Place
@@ -195,7 +196,11 @@ class Statements(Definitions):
                 if target is not None:
                     self.assign_target(target, join_items(self, iterated))
                 self.run_block(body)
-                after = _join_frames([before, frame.names])
+                # A name that holds one copy before the loop, and is bound in it, is not read without an iteration.
+                bound = {name for name, value in before.items() if frame.names.get(name, value) is not value}
+                copies = {name for name in bound if is_one_copy(before[name])}
+                ways = [{name: value for name, value in before.items() if name not in copies}, frame.names]
+                after = _join_frames(ways)
                 if turn == _ROUNDS - 1:
                     unstable = {
                         name for name, value in after.items()

@@ -488,6 +488,12 @@ def tree_leaves(tree: Value) -> Iterator[tuple[str, Value]]:
     yield from ((path, leaf) for path, leaf, _ in spread_prefix(None, tree))
 
 
+def is_one_copy(tree: Value) -> bool:
+    """Return whether a leaf of a tree was taken out of the copies on the devices."""
+    leaves = (leaf for _, leaf in tree_leaves(tree))
+    return any(isinstance(one, Layout) and one.rows is not None and not one.has_rows for one in leaves)
+
+
 _TREES = frozenset(
     "typing.NamedTuple equinox.Module flax.struct.PyTreeNode flax.training.train_state.TrainState".split()
 )

@@ -1,7 +1,8 @@
 """Checkpoints of flax, and other files that trees of arrays are written to.
 
 A fact of flax, tried: what is restored to a target has the dimensions of what was saved, which those of the target are
-taken to be.
+taken to be. But `from_bytes` gives no dimension for the devices, because most programs save one copy of a replicated
+tree. `restore_checkpoint` gives the target itself if there is no checkpoint.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from shardlint.layouts.layout import Layout
-from shardlint.layouts.values import AnyTree, Call, Unknown, Value, map_tree, tree_leaves
+from shardlint.layouts.values import AnyTree, Call, Unknown, Value, is_one_copy, map_tree, tree_leaves
 from shardlint.libraries.device_rows import check_saved
 from shardlint.libraries.jax_numpy import copy_to_host
 from shardlint.libraries.jax_sharding import place_of
@@ -29,7 +30,9 @@ _WRITTEN = {
 
 def _check_saved_tree(position: int, name: str, call: Call) -> Value:
     where = place_of(call, position, name)
-    for _, leaf in tree_leaves(call.argument_at(position, name)):
+    tree = call.argument_at(position, name)
+    # A program that takes one copy of some leaves means to save all rows of the others.
+    for _, leaf in () if is_one_copy(tree) else tree_leaves(tree):
         check_saved(call, layout_as_array(leaf), where)
     return Unknown("what was written")
 
@@ -61,6 +64,12 @@ def from_state_dict(call: Call) -> Value:
     return map_tree(lambda leaf: Layout(layout_as_array(leaf).shape) if isinstance(leaf, Layout) else leaf, target)
 
 
+def _restored_leaf(leaf: Value) -> Value:
+    if isinstance(leaf, Layout) and leaf.rows is not None:
+        return Layout(host=True)
+    return copy_to_host(leaf)
+
+
 @register_function("flax.serialization.from_bytes")
 def from_bytes(call: Call) -> Value:
     """Arrays of the host like those of the target."""
@@ -68,7 +77,7 @@ def from_bytes(call: Call) -> Value:
     return (
         AnyTree(Layout(host=True))
         if target is None or isinstance(target, Unknown)
-        else map_tree(copy_to_host, target)
+        else map_tree(_restored_leaf, target)
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from shardlint.config.folders import MARKERS
+from shardlint.config.folders import MARKERS, PACKAGES
 from shardlint.model.mesh.configuration import Configurations, configuration_files
 from shardlint.model.needs import Memo, Needs
 from shardlint.source.decoding import decode_file
@@ -430,6 +430,12 @@ class Project:
         Without a mark it is the folder of the checked file's package, and others may use it from outside.
         """
         return self._find_module(("marker",)) is not None
+
+    @property
+    def is_application(self) -> bool:
+        """True if the root is that of a project that nothing installs, so that no other project calls its functions."""
+        marker = self._find_module(("marker",))
+        return marker is not None and marker.name not in PACKAGES
 
     def _find_module(self, question: Question) -> Path | None:
         self.needs.note_need(question)

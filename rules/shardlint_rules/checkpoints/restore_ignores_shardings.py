@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.bound_names import settled_expression
 from shardlint.facts.repeated import is_test
 from shardlint.model.values import CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
@@ -16,6 +17,8 @@ _WITH_HANDLER = ("orbax.checkpoint.Checkpointer", "orbax.checkpoint.AsyncCheckpo
 _MANAGER = "orbax.checkpoint.CheckpointManager"
 # Of these one says that the program has more than one device.
 _SPREADS = ("NamedSharding", "make_mesh", "Mesh", "PositionalSharding")
+_SHAPES = ("jax.eval_shape", "flax.nnx.eval_shape", "equinox.filter_eval_shape")
+_PARTS = ("flax.nnx.state", "flax.nnx.to_pure_dict", "flax.linen.unbox")
 
 
 class RestoreIgnoresShardings(Rule):
@@ -34,7 +37,8 @@ class RestoreIgnoresShardings(Rule):
     `StandardCheckpointer().restore(path, target)`, which reads the shardings of the target.
 
     ## Limits
-    Reported only if the program names a mesh or a `NamedSharding`.
+    Reported only if the program names a mesh or a `NamedSharding`. Not reported: notebooks, tests, and targets of
+    `eval_shape`, which have no shardings.
     """
 
     code = "SL701"
@@ -75,6 +79,8 @@ class RestoreIgnoresShardings(Rule):
     def _make_finding(self, site: Site, target: ast.expr | None) -> Finding | None:
         if target is None or isinstance(target, ast.Constant | ast.Dict) or is_test(site.file, site.syntax):
             return None
+        if site.file.source.in_cells or _has_shapes_alone(site, target):
+            return None
         if all(one == Constant(None) for one in options(site.value(target))):
             return None
         if not any(site.is_named_anywhere(word) for word in _SPREADS):
@@ -87,6 +93,17 @@ class RestoreIgnoresShardings(Rule):
             help=f"write `restore_args=ocp.checkpoint_utils.construct_restore_args({text})`",
             form="without-restore-args",
         )
+
+
+def _has_shapes_alone(site: Site, target: ast.expr) -> bool:
+    """True if a target is what `eval_shape` gives, or the state or an entry of it: it has no shardings."""
+    node = settled_expression(site.file, target)
+    while isinstance(node, ast.Subscript) or (isinstance(node, ast.Call) and site.is_call_of(node, *_PARTS)):
+        inner = node.value if isinstance(node, ast.Subscript) else next(iter(node.args), None)
+        if inner is None:
+            return False
+        node = settled_expression(site.file, inner)
+    return isinstance(node, ast.Call) and site.is_call_of(node, *_SHAPES)
 
 
 def _is_args(value: Value) -> bool:

@@ -75,6 +75,7 @@ class DiscardedPlacement(Rule):
       `jax.make_array_from_process_local_data` or `optax.apply_updates` as a statement.
     - proven: `if n is None: jax.local_device_count()`. The result is discarded, and `n` stays None.
     - proven: a call of a project function as a statement, if the function only returns a new array.
+    - `array-not-read` (possible): one of these calls as a statement, if nothing below reads the array either.
     - `computed` (likely): `x.at[i].set(y)` or a `jax.tree.map` as a statement, if nothing in it has a side effect.
     - `synced` (likely): `grads = sync(grads)`, `pmean` or a similar function, if nothing reads the name afterwards.
 
@@ -193,7 +194,8 @@ class DiscardedPlacement(Rule):
         ):
             return None
         message, advice = said
-        return site.finding(site.call.func, message, label="result dropped", help=advice, kept=_ITSELF)
+        form = "array-not-read" if _is_array_done(site) else ""
+        return site.finding(site.call.func, message, label="result dropped", help=advice, kept=_ITSELF, form=form)
 
     @detector("call", of=_MANAGERS)
     def report_manager(self, site: Site) -> Finding | None:
@@ -257,6 +259,7 @@ class DiscardedPlacement(Rule):
             else "assign the list to a name, and use its entries",
             fix=None if kept else self._write_fix(site, first),
             kept=kept,
+            form="array-not-read" if whole and _is_array_done(site) else "",
             why=_explain_why(site),
         )
 
@@ -412,6 +415,19 @@ def _is_nnx_initialization(site: Site) -> bool:
     return specs is not None and all(
         isinstance(one, CallResult) and one.api in _ANNOTATED for one in options(site.value(specs))
     )
+
+
+def _is_array_done(site: Site) -> bool:
+    """True if the array that is passed is a value of this function that nothing below reads, also not its caller."""
+    names = _find_variables(site.call.args[0]) if site.call.args else []
+    if not names or site.scope.kind != "function":
+        return False
+    for name in names:
+        bindings, owner = lookup_bindings(site.file, name, name.id)
+        own = owner is site.scope and all(one.kind in ("assign", "unpack") for one in bindings)
+        if not own or _read_later(site, name):
+            return False
+    return True
 
 
 def _read_later(site: Site, name: ast.Name) -> bool:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from shardlint.facts.jit_settings import DONATE_SETTINGS, argnum_positions, setting_names, setting_positions
 from shardlint.facts.lifetime.donation import PMAP
+from shardlint.facts.repeated import is_test
 from shardlint.model.signatures import JITS, Jitted, Parameters
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
@@ -36,6 +37,7 @@ class DonateIndex(Rule):
     - proven: an argument that is both donated and static, for `jax.jit`, `pjit` and `pmap`.
     - proven: a negative position for `pmap`, and before jax 0.12 for `jax.jit` and `pjit` too.
     - proven: a call of a pmapped function that passes a donated argument by keyword.
+    - `read-after-call` (possible): such a call, if the code below reads the array again, so that its memory is needed.
     - `counts-bound-arguments` (likely): a position that wrongly counts arguments bound by `functools.partial` or a
       method. Reported if the calls in the project assign their result to another argument than the donated one.
 
@@ -46,7 +48,8 @@ class DonateIndex(Rule):
 
     ## Limits
     Not reported: any position for a function with `*args`, and any name for a function with `**kwargs`. Also not
-    reported: a position that a pmapped function does not have. `pmap` raises nothing for it.
+    reported: a position that a pmapped function does not have, because `pmap` raises nothing for it, and keyword
+    arguments in tests.
     """
 
     code = "SL222"
@@ -181,10 +184,11 @@ def _report_keyword_arguments(site: Site, functions: list[Jitted]) -> Iterator[F
         return
     for seen in calls_of_wrapped(site, (PMAP,), DONATE_SETTINGS):
         given = _undonated_keywords(seen, donated)
-        if not given:
+        if not given or is_test(seen.file, seen.call):
             continue
         here = seen.file is site.file
-        kept = next(filter(None, (_reason_read_after_call(seen, one.value) for one in given)), "")
+        reasons = [_reason_read_after_call(seen, one.value) for one in given]
+        kept = next(filter(None, reasons), "")
         shown = ", ".join(f"`{one.arg}`" for one in given)
         at = "" if here else f"; the call is at {seen.file.path.name}:{seen.call.lineno}"
         yield site.finding(
@@ -194,6 +198,7 @@ def _report_keyword_arguments(site: Site, functions: list[Jitted]) -> Iterator[F
             help=f"pass {shown} by position",
             fix=_make_by_position_fix(site, seen) if here and not kept else None,
             kept=kept,
+            form="read-after-call" if all(reasons) else "",
             harm=Harm.COST,
         )
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from shardlint.facts.bound_names import reads_of_binding, sole_name_of
+from shardlint.facts.bound_names import (
+    calls_of_made_function,
+    reads_of_binding,
+    settled_expression,
+    sole_name_of,
+)
 from shardlint.facts.repeated import (
+    SETUP_NAME,
     Loop,
     called_in_a_loop,
+    is_called_few_times,
     is_first_time_test,
     is_meant_to_run_once,
     is_test,
     loop_around,
     names_bound_in,
     once_only,
+    runs_rarely,
 )
 from shardlint.model.values import Api, Function, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector, on_lines
@@ -26,6 +35,7 @@ _JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
 _OTHERS = ("equinox.filter_jit", "flax.nnx.jit")
 # Decorators of functions of a module, and imports, run once.
 _INSIDE = (on_lines(r"(?!from |import |@)", "jit", "pmap"), "jit as ", "pmap as ")
+_CONSTANT_ARRAYS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "full", "empty", "arange"))
 # Each call of these returns a new function object.
 _TRANSFORMS = (
     "functools.partial",
@@ -37,12 +47,8 @@ _TRANSFORMS = (
     "jax.hessian",
     "jax.checkpoint",
 )
-# Names of functions that run once: there one more compilation does not matter.
-_ONCE = compile_lazily(
-    r"(?i)(?:^|_)(?:init\w*|set_?up|main|test|build|create|make|load|restore|save|run|train|fit|bench\w*|example|demo|"
-    r"compile|warm_?up|reset|prepare|start|construct|convert|export|experiment|launch|from|initial\w*|parse|profile|plot|"
-    r"check|verify|validate)(?:_|$)|^Make"
-)
+# Names of functions that set up a model or state: a loop that calls them is one over trials.
+_SETS_UP = compile_lazily(r"^_*(?:init|set_?up|restore)(?:_|$)")
 # Names of functions that run at each step.
 _STEPS = compile_lazily(
     r"^_*(?:(?:(?:train|eval|update|optimi[sz]er|one)_)?(?:step|update)(?:_(?:params|state|weights|model))?"
@@ -73,8 +79,16 @@ class JitMadeEachCall(Rule):
     arguments.
 
     ## Limits
-    Not reported: tests, jitted functions stored in an attribute or dict, and functions that depend on objects created
-    in the loop. `eqx.filter_jit` of a bound method or a filtered transform is cached, and is not reported.
+    Not reported: tests, jitted functions stored in an attribute or dict, functions that depend on objects created in
+    the loop, and jits that cost little:
+
+    - all arguments are constant arrays (`jnp.ones(8)`), as in a barrier
+    - a test such as `if step % n == 0` around the jit, in the loop
+    - every call of the jit is in a loop of the function that creates it
+    - the function that creates it is named `init`, `setup` or `restore`
+    - for `each-call`, all calls of the enclosing function are outside of loops, in a project that is no package
+
+    `eqx.filter_jit` of a bound method or a filtered transform is cached, and is not reported.
     """
 
     code = "SL234"
@@ -97,17 +111,24 @@ class JitMadeEachCall(Rule):
         what = _describe_new_function(site, wrapped)
         if not what or not _is_only_called_here(site, created) or _may_be_traced(site):
             return None
+        calls = list(_calls_of_jitted(site, created))
+        if calls and all(_computes_constants(site, call) for call in calls):
+            return None
         loop = loop_around(site.file, created)
         if loop is not None and not _is_defined_outside_loop(site, wrapped, loop):
             stays = is_meant_to_run_once(site.file, created, loop)
             if stays or (
-                not once_only(site.file, created, loop) and not _reads_from_loop(site, created, wrapped, loop)
+                not once_only(site.file, created, loop)
+                and not runs_rarely(site.file, created, loop)
+                and not _reads_from_loop(site, created, wrapped, loop)
             ):
                 why = f"the loop at line {loop.lineno} calls it"
                 return self._make_finding(site, what, "in each iteration", why, "in-a-loop")
             return None
         if scope is None or isinstance(scope.node, ast.Lambda):
             return None
+        if _SETS_UP.match(scope.name) or (calls and all(loop_around(site.file, one) is not None for one in calls)):
+            return None  # one compilation for a trial or for a loop of calls
         call = called_in_a_loop(site.program, site.file, scope.node)
         closes = call is not None and _closes_over(site, created, wrapped)
         step = _is_step(site, created, scope.name)
@@ -227,6 +248,27 @@ def _is_called(file: FileFacts, use: ast.AST, home: Scope) -> bool:
     )
 
 
+def _calls_of_jitted(site: Site, created: ast.AST) -> Iterator[ast.Call]:
+    """The calls of the jitted function, in the function that creates it."""
+    if isinstance(created, ast.Call):
+        yield from calls_of_made_function(site.file, created)
+    elif isinstance(created, ast.FunctionDef | ast.AsyncFunctionDef):
+        for use in site.file.mentions_in(site.file.evaluation_scope(created), created.name):
+            parent = site.file.parent(use)
+            if isinstance(parent, ast.Call) and parent.func is use:
+                yield parent
+
+
+def _computes_constants(site: Site, call: ast.Call) -> bool:
+    """True for a call that has no data: all its arguments are constant arrays, as of a barrier."""
+    given = [*call.args, *(one.value for one in call.keywords)]
+    return bool(given) and all(_is_constant_array(site, settled_expression(site.file, one)) for one in given)
+
+
+def _is_constant_array(site: Site, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and site.is_call_of(node, *_CONSTANT_ARRAYS)
+
+
 def _may_be_called_often(site: Site, created: ast.AST) -> bool:
     """True for a jit that is called at once, with arguments, in a function that may run often."""
     call = site.file.parent(created)
@@ -235,19 +277,9 @@ def _may_be_called_often(site: Site, created: ast.AST) -> bool:
     if site.program.project.is_test(site.file.path):
         return False
     around = _functions_around(site, created)
-    if not around or _is_cached(site, created) or any(_ONCE.search(one.name) for one in around):
+    if not around or _is_cached(site, created) or any(SETUP_NAME.search(one.name) for one in around):
         return False
-    return not _is_called_once(site, around[0])
-
-
-def _is_called_once(site: Site, function: ast.AST) -> bool:
-    """True if the only call is at module level, or in a function that runs once by its name."""
-    ends = site.program.flow.ends(site.file, function).found
-    calls = [end for end in ends if end.kind == "called" and not end.wrappers]
-    if len(ends) != 1 or len(calls) != 1 or loop_around(calls[0].place.file, calls[0].place.node) is not None:
-        return False
-    around = calls[0].place.file.evaluation_scope(calls[0].place.node).enclosing_function()
-    return around is None or (around.node is not function and _ONCE.search(around.name) is not None)
+    return not is_called_few_times(site.program, site.file, around[0])
 
 
 def _functions_around(site: Site, node: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

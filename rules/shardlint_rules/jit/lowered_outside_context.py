@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.bound_names import reads_of_binding, sole_name_of
 from shardlint.model.signatures import jitted_value
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule, detector
@@ -18,6 +19,7 @@ from shardlint.syntax.nodes import walk_nodes
 _CONTEXT_READERS = compile_lazily(
     r"sharding|constraint|partition|shard_map|pmap|mesh|reshard|flax|haliax|equinox|jit$|device_put"
 )
+_COUNTS = "cost_analysis"
 _RULES = ("axis_rules", "axis_mapping")
 
 
@@ -32,6 +34,7 @@ class LoweredOutsideContext(Rule):
     ## Reports
     - `lowered` (likely): `step.lower(...)` outside every mesh or axis rules context, if every call of `step` in the
       same function is inside such a context.
+    - `only-counted` (possible): such a call, if only `cost_analysis()` of the program is read.
 
     ## Write instead
     Call `lower` in the same `with` block as the calls.
@@ -52,7 +55,7 @@ class LoweredOutsideContext(Rule):
     triggers = (Methods("lower", file_says=("mesh", "Mesh", "axis_rules")),)
     fixes = "none"
 
-    @detector("method", finds="lowered")
+    @detector("method")
     def report_lowering(self, site: Site) -> Finding | None:
         """A call of `lower` outside of the mesh context of the other calls."""
         func = site.call.func
@@ -72,16 +75,33 @@ class LoweredOutsideContext(Rule):
         if not all(_is_same_function(site, call, func.value) for call in calls):
             return None
         around = [_nearest_entered_context(site, site.file, call) for call in calls]
-        first = around[0]
-        if first is None or any(one is None for one in around) or _needs_no_context(site, func.value):
+        first, form = around[0], "only-counted" if _is_only_counted(site) else "lowered"
+        if first is None or any(one is None for one in around):
+            return None
+        if not site.wants(form) or _needs_no_context(site, func.value):
             return None
         return site.finding(
             site.call,
             f"The program lowered from `{written}` differs from the program that runs: the mesh context is missing.",
             label="outside the `with`",
             help=f"call `lower` under `{first}` too",
+            form=form,
             why=f"line {calls[0].lineno} calls `{written}` under `{first}`, and tracing reads that context",
         )
+
+
+def _is_only_counted(site: Site) -> bool:
+    """True if only the operations of the compiled program are counted: constraints change few of them."""
+    node: ast.AST = site.call
+    parent = site.file.parent(node)
+    if isinstance(parent, ast.Attribute) and parent.attr == "compile":
+        node = site.file.parent(parent) or node
+        parent = site.file.parent(node)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr == _COUNTS
+    target = sole_name_of(site.file, node)
+    reads = list(reads_of_binding(site.file, target, only=False)) if target is not None else []
+    return bool(reads) and all(getattr(site.file.parent(one), "attr", "") == _COUNTS for one in reads)
 
 
 def _needs_no_context(site: Site, node: ast.expr) -> bool:

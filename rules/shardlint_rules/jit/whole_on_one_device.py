@@ -32,6 +32,7 @@ _JOINED = ("stack", "concatenate", "tile", "repeat", "broadcast_to", "vstack", "
 _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _NEAR = tuple(f"{name}(" for name in (*_CONSTANT, *_RANDOM, *_JOINED))
 _SMALL = 1 << 20
+_FEW = 1 << 10
 _DEPTH = 4
 
 
@@ -198,8 +199,19 @@ def _find_form(site: Site, file: FileFacts, call: ast.Call, name: str) -> str:
     if name.startswith("jax.random.") and last in _RANDOM and len(call.args) > 1:
         return "" if _is_small_shape(site, file, call.args[1]) else "random"
     if name.startswith("jax.numpy.") and last in _JOINED:
+        if _repeats_small_array(site, file, call.args[0]):
+            return ""
         return "joined" if last in ("tile", "broadcast_to") or _is_many_items(call.args[0]) else ""
     return ""
+
+
+def _repeats_small_array(site: Site, file: FileFacts, node: ast.expr) -> bool:
+    """`[jnp.zeros([])] * n`: as many scalars, or other small arrays, as there are devices."""
+    match node:
+        case ast.BinOp(op=ast.Mult(), left=ast.List(elts=[repeated])):
+            shape = site.shape_of(Place(file, repeated))
+            return shape is not None and None not in shape and math.prod(one or 0 for one in shape) <= _FEW
+    return False
 
 
 def _is_many_items(node: ast.expr) -> bool:

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.bound_names import reads_of_binding, sole_name_of
 from shardlint.facts.explicit_axes import speaks_of_explicit, written_for_auto
+from shardlint.facts.repeated import is_test
 from shardlint.facts.shardings import CONSTRAINTS
 from shardlint.model import Program
 from shardlint.model.values import Api, Constant, Items, Place, options
@@ -37,12 +39,16 @@ class MakeMeshAxisTypes(Rule):
     - proven: a `make_mesh` without `axis_types` on jax 0.8.1 to 0.8.3, which warns that the default will change.
     - `with-constraints` (likely): a mesh without `axis_types`, if a file of the program has sharding constraints, and
       no file mentions Explicit axes.
+    - `in-tests` (possible): such a mesh in a test, which fails if it reaches a constraint.
     - `without-constraints` (possible): a mesh without `axis_types`, if no file of the program has sharding constraints
       or mentions Explicit axes.
 
     ## Fix
-    Adds `axis_types=(AxisType.Auto,) * n`. Unsafe for the mesh of a `shard_map` and for the forms `with-constraints`
-    and `without-constraints`: you may want Explicit axes.
+    Adds `axis_types=(AxisType.Auto,) * n`. Unsafe for the mesh of a `shard_map` and for the forms `with-constraints`,
+    `in-tests` and `without-constraints`: you may want Explicit axes.
+
+    ## Limits
+    Not reported: a mesh that is used only to replicate arrays, by `NamedSharding(mesh, P())`.
     """
 
     code = "SL307"
@@ -113,15 +119,16 @@ class MakeMeshAxisTypes(Rule):
             return None
         return self._report_explicit(site, "the project pins a jax that makes Auto axes", Safety.SAFE)
 
-    @detector("call", finds=("with-constraints", "without-constraints"))
+    @detector("call", finds=("with-constraints", "without-constraints", "in-tests"))
     def report_explicit(self, site: Site) -> Finding | None:
         """A mesh whose axes are Explicit in a program that does not mention such axes."""
-        if not _makes_explicit(site) or speaks_of_explicit(site):
+        if not _makes_explicit(site) or speaks_of_explicit(site) or _only_replicates(site):
             return None
         near, form = file_constraining_nearby(site), "without-constraints"
         why = "no file of the program mentions Explicit axes"
         if near is not None:
-            why, form = f"{near.path.name} constrains arrays by specs, and {why}", "with-constraints"
+            why = f"{near.path.name} constrains arrays by specs, and {why}"
+            form = "in-tests" if is_test(site.file, site.call) else "with-constraints"
         return self._report_explicit(site, why, Safety.UNSAFE, form)
 
     def _report_explicit(self, site: Site, why: str, safety: Safety, form: str = "") -> Finding:
@@ -205,3 +212,19 @@ def _find_shardings(program: Program, file: FileFacts, call: ast.Call) -> ast.ex
         if isinstance(option, Api) and option.name in CONSTRAINTS:
             return sharding_argument(call, option.name)
     return None
+
+
+def _only_replicates(site: Site) -> bool:
+    """True if each use of the mesh is `NamedSharding(mesh, P())`: such arrays are the same for all axis types."""
+    target = sole_name_of(site.file, site.call)
+    uses = list(reads_of_binding(site.file, target, only=False)) if target is not None else []
+    return bool(uses) and all(_is_replicated_sharding(site, site.file.parent(use)) for use in uses)
+
+
+def _is_replicated_sharding(site: Site, node: ast.AST | None) -> bool:
+    if not isinstance(node, ast.Call) or not site.is_call_of(node, "jax.sharding.NamedSharding"):
+        return False
+    match node.args:
+        case [_, ast.Call(args=[], keywords=[]) as spec]:
+            return site.is_call_of(spec, "jax.sharding.PartitionSpec")
+    return False

@@ -54,6 +54,8 @@ class OptionalSpec(Rule):
       that is `None`, or with a tree of specs that contains `None`.
     - proven: one of these functions with a parameter as the spec, if the parameter is `None` by default and a call
       leaves it out.
+    - `mesh-may-be-set` (possible): one of the proven forms with `with_sharding_constraint`, if unknown callers may set
+      a mesh.
     - `omitted-field` (likely): one of these functions with a field as the spec, if the field is `None` by default and
       the project creates an object without it.
 
@@ -91,6 +93,8 @@ class OptionalSpec(Rule):
             form, why = "omitted-field", self._call_without_spec(site, last)
         if why is None:
             return None
+        if constraint and not form and not (site.context.complete and site.context.bare):
+            form = "mesh-may-be-set"
         kind = "TypeError" if site.api == "jax.sharding.NamedSharding" else "ValueError"
         where = ", or replicates the array under a mesh" if constraint else ""
         return site.finding(

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from shardlint.facts.shardings import CONSTRAINTS
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
-from shardlint.model.values import options
+from shardlint.model.values import Place, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax import last_name
+from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.enclosing import is_exception_caught
 from shardlint_rules.mesh._block_ended import find_call_outside_block
 from shardlint_rules.mesh._mesh_made import find_mesh_creation
@@ -230,22 +230,28 @@ def _find_context(site: Site) -> Context:
 
 def _checks_mesh_first(site: Site) -> bool:
     """True if the code looks for a mesh before it comes here, or is ready for the error."""
-    if is_exception_caught(site.file, site.syntax):
+    inside = site.violation.inside if site.form == "violation" else ()
+    return any(map(_is_mesh_checked_before, (Place(site.file, site.syntax), *inside)))
+
+
+def _is_mesh_checked_before(place: Place) -> bool:
+    file, node = place.file, place.node
+    if is_exception_caught(file, node):
         return True
-    for outer in site.file.ancestors(site.syntax):
-        if isinstance(outer, ast.If | ast.IfExp | ast.While) and _is_about_meshes(site, outer.test):
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.If | ast.IfExp | ast.While) and _is_about_meshes(file, outer.test):
             return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-            line = getattr(site.syntax, "lineno", 0)
+            line = getattr(node, "lineno", 0)
             return any(
-                isinstance(part, ast.If) and part.lineno < line and _is_about_meshes(site, part.test)
+                isinstance(part, ast.If) and part.lineno < line and _is_about_meshes(file, part.test)
                 for part in outer.body
             )
     return False
 
 
-def _is_about_meshes(site: Site, test: ast.expr) -> bool:
-    text = site.text(test).lower()
+def _is_about_meshes(file: FileFacts, test: ast.expr) -> bool:
+    text = file.source_text(test).lower()
     return "mesh" in text or "shard" in text
 
 

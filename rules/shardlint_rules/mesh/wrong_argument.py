@@ -18,6 +18,8 @@ _SHAPES = {
     _HYBRID: "mesh_shape",
     _MAKE_MESH: "axis_shapes",
 }
+_ITERATING = ">=0.4.38"
+"""The releases of jax whose `create_device_mesh` iterates over the shape; older ones take a number too."""
 _COUNTS = ("builtins.len", "jax.device_count", "jax.local_device_count", "jax.process_count", "math.prod")
 
 
@@ -32,6 +34,9 @@ class WrongArgument(Rule):
 
     ## Fix
     Writes the number as a tuple.
+
+    ## Limits
+    Before jax 0.4.38 only `jax.make_mesh` is reported: older `create_device_mesh` functions take a number.
     """
 
     code = "SL327"
@@ -46,6 +51,8 @@ class WrongArgument(Rule):
     @detector("call", of=tuple(_SHAPES))
     def report_shape(self, site: Site) -> Finding | None:
         """A number in the place of a shape."""
+        if site.api != _MAKE_MESH and not site.allows("jax", _ITERATING):
+            return None
         shape = site.argument(_SHAPES[site.api])
         if shape is None and site.api == _MAKE_MESH:
             shape = site.argument("axis_sizes")

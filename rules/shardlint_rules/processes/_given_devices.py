@@ -95,7 +95,7 @@ def _is_count_excused(file: FileFacts, function: ast.AST, counted: ast.expr, nam
     if _is_reached_without_devices(file, function, counted, name):
         return True
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    if target is None or expression is not counted:
+    if target is None or (expression is not counted and not _is_number_of(expression, counted)):
         return False
     if not isinstance(target, ast.Name) or _is_name(target, name):
         return True
@@ -106,6 +106,14 @@ def _is_count_excused(file: FileFacts, function: ast.AST, counted: ast.expr, nam
     ]
     real = [one for one in uses if one is not None and not isinstance(file.parent(one), ast.Expr | ast.Raise)]
     return not real or any(mentions_name(one, name) for one in real)
+
+
+def _is_number_of(expression: ast.expr, counted: ast.expr) -> bool:
+    """True for `int(count)`."""
+    match expression:
+        case ast.Call(func=ast.Name(id="int"), args=[inner]):
+            return inner is counted
+    return False
 
 
 def _whole_expression(file: FileFacts, node: ast.expr) -> ast.expr | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from shardlint.facts.processes.backend_starts import Started
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
@@ -66,7 +67,8 @@ class DeviceCountTooLate(Rule):
 
     ## Limits
     Not reported: `XLA_FLAGS` set between `import jax` and the first use of a device, which works. Also not reported:
-    tests that restore the flags, and variables for another process.
+    tests that restore the flags, variables for another process, and `jax_platforms` after a statement `jax.devices()`,
+    which starts the backend on purpose.
     """
 
     code = "SL801"
@@ -156,7 +158,7 @@ def _find_setting(site: Site) -> Setting | None:
 def _make_finding(site: Site, what: str, raises: bool) -> Finding | None:
     """The finding of a call, if the backend has started before."""
     started = find_backend_start(site, Place(site.file, site.call)) if not is_exception_caught(site) else None
-    if started is None:
+    if started is None or (not raises and _is_started_on_purpose(started)):
         return None
     return site.finding(
         site.call,
@@ -165,6 +167,12 @@ def _make_finding(site: Site, what: str, raises: bool) -> Finding | None:
         why=f"{describe_start(site, started)} started the backend",
         harm=Harm.CRASH if raises else Harm.SILENT,
     )
+
+
+def _is_started_on_purpose(started: Started) -> bool:
+    """True for a statement `jax.devices()`: it only starts the backend, so the option is for child processes."""
+    file = started.place.file
+    return not started.through and not file.source.in_cells and isinstance(file.parent(started.place.node), ast.Expr)
 
 
 def _earlier_jax_import(site: Site) -> ast.stmt | None:

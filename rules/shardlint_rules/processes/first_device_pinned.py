@@ -13,6 +13,8 @@ from shardlint.facts.processes.conditions import (
     runs_code_with,
 )
 from shardlint.facts.processes.replaced_functions import calls_replacement
+from shardlint.facts.repeated import is_benchmark
+from shardlint.facts.unused import is_unused_in_application
 from shardlint.model.values import Constant, Place
 from shardlint.rules_api.rule import (
     Calls,
@@ -72,8 +74,8 @@ class FirstDevicePinned(Rule):
     - `memory-stats` (possible): `memory_stats()` of such a device, or of each of `jax.devices()`.
     - `count-in-other-file` (likely): code as in `placed` or `memory-stats`, if only another file calls
       `jax.process_index` or `jax.process_count`.
-    - `cpu-without-initialize` (likely): `jax.devices("cpu")` in code as in `count-in-other-file`, if no code in the
-      project calls `jax.distributed.initialize`.
+    - `cpu-without-initialize` (possible): `jax.devices("cpu")` in code as in `placed`, if no code in the project calls
+      `jax.distributed.initialize`. Until something calls it, the list has only the CPUs of this process.
     - `mesh` (likely): `device.memory_stats()` in a loop over the devices of a mesh, or over a parameter that gets the
       devices of all processes.
     - `by-number` (likely): a device of `jax.devices(kind)` chosen by the number in a name such as "cuda:1".
@@ -82,15 +84,16 @@ class FirstDevicePinned(Rule):
     Writes `jax.local_devices()`. Safe: with one process both lists are equal.
 
     ## Limits
-    Not reported: programs that replace `jax.devices`, and `jax.devices("cpu")` before jax 0.4.21, which lists only the
-    CPUs of this process.
+    Not reported: tests, benchmarks and notebooks, functions that nothing in the project names if it is no package,
+    programs that replace `jax.devices`, and `jax.devices("cpu")` before jax 0.4.21, which lists only the CPUs of this
+    process.
     """
 
     code = "SL808"
     name = "first-device-pinned"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("count-in-other-file", "cpu-without-initialize", "placed", "mesh", "by-number")
+    likely = ("count-in-other-file", "placed", "mesh", "by-number")
     assumptions: ClassVar[Mapping[str, str]] = {"mesh": "The mesh has devices of more than one process."}
     triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     in_tests = False
@@ -114,6 +117,8 @@ class FirstDevicePinned(Rule):
             return
         basis = self._find_multi_process_evidence(site)
         if basis is None or self._is_single_process_code(site, site.call):
+            return
+        if is_benchmark(site.file, site.call) or is_unused_in_application(site.program, Place(site.file, site.call)):
             return
         for node in taken:
             use = next(self._find_reached_uses(site, node), None)
@@ -159,21 +164,23 @@ class FirstDevicePinned(Rule):
     def _find_multi_process_evidence(self, site: Site) -> _Basis | None:
         """Return the evidence that the program is for several processes."""
         question, evidence = process_question(site.file), multi_process_evidence(site.program, site.file)
-        if site.file.source.in_cells and question is None and evidence != "initialized":
-            return None  # a notebook runs on one host
         started = evidence == "initialized" or any(
             runs_code_with(site.program, site.file, word) for word in _STARTED
         )
         unstarted = _is_cpu_only(site) and not started
         cpus = "; after jax.distributed.initialize, jax.devices lists the CPUs of all processes" if unstarted else ""
+        form = "cpu-without-initialize" if unstarted else ""
+        if form and not site.wants(form):
+            return None
         if question is not None:
             asked = question.func if isinstance(question, ast.Call) else question
             text = asked.name if isinstance(asked, ast.alias) else site.text(asked)
             line = Place(site.file, asked).line
-            return _Basis("", f"line {line} (`{text}`) shows that this file is for several processes{cpus}", unstarted)
+            shows = f"line {line} (`{text}`) shows that this file is for several processes"
+            return _Basis(form, f"{shows}{cpus}", unstarted)
         if evidence == "initialized":
             return _Basis("", "a file that runs with this one calls jax.distributed.initialize")
-        form = "cpu-without-initialize" if unstarted else "count-in-other-file"
+        form = form or "count-in-other-file"
         return _Basis(form, f"{_ASKED}{cpus}", unstarted) if evidence and site.wants(form) else None
 
     def _find_reached_uses(self, site: Site, node: ast.expr) -> Iterator[Use]:

@@ -54,7 +54,8 @@ class LocalAndGlobalCounts(Rule):
     processes.
 
     ## Limits
-    Not reported: a conflict that only a name shows, such as `per_host_batch_size`.
+    Not reported: notebooks, which run on one process, and a conflict that only a name shows, such as
+    `per_host_batch_size`.
     """
 
     code = "SL804"
@@ -63,6 +64,7 @@ class LocalAndGlobalCounts(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("leading", "devices-parameter", "data-shares", "mesh", "twice", "offset", "count-by-itself")
     assumptions: ClassVar[Mapping[str, str]] = {
+        "devices-parameter": "A caller passes other devices.",
         "data-shares": "A process has more than one device.",
         "mesh": "The program runs on more than one process.",
         "twice": "The program runs on more than one process.",

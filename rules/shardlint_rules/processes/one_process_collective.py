@@ -54,8 +54,8 @@ class OneProcessCollective(Rule):
     Make the call on all processes, and let one of them use the result.
 
     ## Limits
-    Not reported: elementwise work on a global array, which needs no other process, and a call that the other branch of
-    the condition makes too.
+    Not reported: notebooks, which run on one process, elementwise work on a global array, which needs no other process,
+    and a call that the other branch of the condition makes too.
     """
 
     code = "SL809"
@@ -89,8 +89,8 @@ class OneProcessCollective(Rule):
     def find_calls(self, site: Site) -> Iterator[Finding]:
         """The calls under a condition."""
         statement = site.syntax
-        if not isinstance(statement, ast.If):
-            return
+        if not isinstance(statement, ast.If) or site.file.source.in_cells:
+            return  # a notebook runs on one process
         test = Place(site.file, statement.test)
         found = (
             evaluate_on_first_process(site.program, test)

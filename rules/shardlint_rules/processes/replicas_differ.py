@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.facts.processes.conditions import ASKING_SAYS, SEVERAL_SAYS, reads_process_state
+from shardlint.facts.processes.conditions import ASKING_SAYS, SEVERAL_SAYS
 from shardlint.model import Program
 from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
@@ -240,6 +240,4 @@ def _find_result(site: Site, callback: ast.expr) -> Place | None:
 
 
 def _runs_on_several(program: Program, file: FileFacts, node: ast.AST) -> bool:
-    if not reads_process_state(file) and file.path.suffix == ".ipynb":
-        return False  # of one process, whatever else the project starts
     return is_for_several_processes(program, file) and not left_to_one(program, Place(file, node))

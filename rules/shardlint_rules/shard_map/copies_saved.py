@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
@@ -21,6 +24,9 @@ class CopiesSaved(Rule):
     ## Write instead
     Save `flax.jax_utils.unreplicate(state)`. If values differ on each device, such as batch norm statistics, average
     them before: `jax.lax.pmean` in a pmapped function.
+
+    ## Limits
+    Not reported: a tree of which other leaves are unreplicated first.
     """
 
     code = "SL427"
@@ -28,6 +34,7 @@ class CopiesSaved(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("saved",)
+    assumptions: ClassVar[Mapping[str, str]] = {"saved": "The devices hold copies, not different parts."}
     triggers = (Violates("rows.saved", is_conditional=False),)
     in_tests = False
     fixes = "none"

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.processes.conditions import find_process_guard
+from shardlint.facts.repeated import loop_around, runs_rarely
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
@@ -28,6 +30,9 @@ class FirstOfDevices(Rule):
 
     ## Write instead
     `x.addressable_shards[0].data.squeeze(0)` reads the entry of the first device, and runs on this device only.
+
+    ## Limits
+    Not reported: code at module level outside of loops, and code under a test such as `if step % n == 0` in a loop.
     """
 
     code = "SL415"
@@ -44,7 +49,7 @@ class FirstOfDevices(Rule):
     def report_index(self, site: Site) -> Finding | None:
         """The first entry that is taken of each array of a tree."""
         taken = _find_first(site.call)
-        if taken is None or not site.is_named_anywhere("pmap") or self._handles_both_cases(site):
+        if taken is None or not site.is_named_anywhere("pmap") or self._handles_both_cases(site) or _runs_seldom(site):
             return None
         read, tree = taken
         made = next((one for one in site.violations if one.kind == "rows.first" and one.place.node is read), None)
@@ -65,6 +70,19 @@ class FirstOfDevices(Rule):
         scope = site.scope.enclosing_function()
         text = site.text(scope.node) if scope is not None else ""
         return "addressable" in text or "jax_pmap_shmap_merge" in text
+
+
+def _runs_seldom(site: Site) -> bool:
+    """True for code that runs once, at module level, or in every n-th iteration of a loop.
+
+    Not on one process alone, where such a program waits for the others.
+    """
+    if find_process_guard(site.program, site.file, site.call) is not None:
+        return False
+    loop = loop_around(site.file, site.call)
+    if loop is None:
+        return site.scope.enclosing_function() is None
+    return runs_rarely(site.file, site.call, loop)
 
 
 def _find_first(call: ast.Call) -> tuple[ast.Subscript, ast.expr] | None:

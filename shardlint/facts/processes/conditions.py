@@ -71,9 +71,11 @@ def multi_process_evidence(program: Program, file: FileFacts) -> Evidence:
 
     `initialized`: something that runs with it calls `jax.distributed.initialize`, for more than one process; `asked`:
     something asks which process this is, or how many there are. Comments and strings are no evidence. That jax itself
-    asks tells nothing, where the project is jax.
+    asks tells nothing, where the project is jax. A notebook runs on one process.
     """
     project, path = program.project, file.path
+    if file.source.in_cells:
+        return ""
 
     def has_name(names: tuple[str, ...]) -> bool:
         own = project.root / "jax"
@@ -128,9 +130,9 @@ def reads_process_state(file: FileFacts) -> bool:
 def process_question(file: FileFacts) -> ast.AST | None:
     """The place where the code of a file asks which process this is, how many there are, or which devices are its own.
 
-    None where only comments and strings speak of it.
+    None where only comments and strings speak of it, and in a notebook, which runs on one process.
     """
-    if not any(map(file.contains_text, ASKING_SAYS)):
+    if file.source.in_cells or not any(map(file.contains_text, ASKING_SAYS)):
         return None
     return file.remember_for_file(("process question", None), lambda: _process_question(file))
 
