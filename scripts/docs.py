@@ -28,6 +28,7 @@ import recall
 from shardlint.config.certainty import Certainty
 from shardlint.config.settings import Settings
 from shardlint.config.targets import PACKAGES
+from shardlint.engine.explain_file import explain_file
 from shardlint.engine.results import Options
 from shardlint.engine.run import check_paths
 from shardlint.output import text as output
@@ -274,17 +275,21 @@ def readme_page() -> str:
 def tutorial_page() -> str:
     """docs/tutorial.md with the findings of its first program brought up to date."""
     text = (DOCS / "tutorial.md").read_text("utf-8")
-    first, _, _ = text.partition("<!-- findings:")
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in re.findall(
-            r'^```\w+ title="([^"]+)"\n(.*?)^```$', first, re.DOTALL | re.MULTILINE
-        ):
-            (Path(folder) / name).write_text(content, "utf-8")
+        write_tutorial_files(Path(folder))
         lines = check_output(Path(folder), Options())
     return replace_block(text, "findings", "\n".join(["```console", "$ shardlint check", *lines, "```"]))
 
 
+def write_tutorial_files(folder: Path) -> None:
+    """Write the files that docs/tutorial.md has before its findings."""
+    first, _, _ = (DOCS / "tutorial.md").read_text("utf-8").partition("<!-- findings:")
+    for name, content in re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', first, re.DOTALL | re.MULTILINE):
+        (folder / name).write_text(content, "utf-8")
+
+
 MESH = {"data": 4, "model": 2}
+_EXPLAINED = slice(17, 37)  # the loss, the step and the loop of the tutorial
 # The pictures of layouts: the result of `predict` in charlm, Adam's moments in the tutorial, a weight.
 LAYOUTS = {
     "predict": (pictures.Card("before: P()", ()), pictures.Card("after: P('data')", (("data",),))),
@@ -316,6 +321,14 @@ def terminal_picture() -> str:
     return pictures.terminal_picture(lines[:-1])
 
 
+def layouts_picture() -> str:
+    """docs/pictures/layouts.svg: the last functions of the tutorial's program with the layouts of their arrays."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_tutorial_files(Path(folder))
+        lines = list(explain_file(Path(folder, "train.py")))
+    return pictures.explained_picture(lines[_EXPLAINED])
+
+
 def check_output(project: Path, options: Options) -> list[str]:
     """Return the output of `shardlint check` in the folder of a project, a finding or a line an element."""
     with contextlib.chdir(project):
@@ -344,6 +357,7 @@ def generated_documents() -> dict[Path, Callable[[], str]]:
         DOCS / "decisions" / "README.md": decisions_index,
         ROOT / "README.md": readme_page,
         DOCS / "tutorial.md": tutorial_page,
+        DOCS / "pictures" / "layouts.svg": layouts_picture,
         DOCS / "pictures" / "terminal.svg": terminal_picture,
     }
     for name, cards in LAYOUTS.items():

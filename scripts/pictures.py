@@ -44,7 +44,7 @@ text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mo
 .command { fill: #ffffff; font-weight: 600; }
 .finding { fill: #ff9492; }
 .caret { fill: #f0b72f; }
-.write, .fixed { fill: #4ac26b; }
+.write, .fixed, .layout { fill: #4ac26b; }
 @media (prefers-reduced-motion: no-preference) {
   .step { animation: appear .2s both; }
   @keyframes appear { from { opacity: .3; } to { opacity: 1; } }
@@ -113,6 +113,25 @@ def terminal_picture(lines: Sequence[str]) -> str:
     return _svg_document(
         width, height, TERMINAL_STYLE, [window, *map(Html, drawn)], "shardlint in a terminal"
     )
+
+
+def explained_picture(lines: Sequence[str]) -> str:
+    """Lines of `shardlint explain FILE`: code, with the layouts of its arrays at the ends of lines."""
+    parts = [re.split(r"\s{2,}(?=\w+: \w+\[)", line.rstrip(), maxsplit=1) for line in lines]
+    column = max(len(code) for code, *_ in parts) + 3
+    drawn = [
+        render_element(
+            "text",
+            render_element("tspan", code.ljust(column)),
+            [render_element("tspan", one, class_="layout") for one in layout],
+            **{"x": 18, "y": 34 + row * _LINE, "xml:space": "preserve"},
+        )
+        for row, (code, *layout) in enumerate(parts)
+    ]
+    width = (column + max(len(layout[0]) for _, *layout in parts if layout)) * _CHARACTER + 36
+    height = 34 + len(lines) * _LINE
+    window = render_element("rect", x=0.5, y=0.5, width=f"{width - 1:g}", height=height - 1, rx=8, class_="window")
+    return _svg_document(width, height, TERMINAL_STYLE, [window, *drawn], "layouts beside the code")
 
 
 def _wrap_line(line: str) -> Iterator[str]:

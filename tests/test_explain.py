@@ -1,4 +1,4 @@
-"""Tests of the output of `shardlint explain` on arrays and products."""
+"""Tests of the output of `shardlint explain` on arrays."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,16 +29,11 @@ jax.jit(forward)(params, x)
 """
 
 
-def test_arrays_and_products_are_told_as_they_are_in_a_call(write: Callable[..., Path]) -> None:
+def test_arrays_are_shown_with_their_layouts(write: Callable[..., Path]) -> None:
     file = write({"m.py": PROGRAM}) / "m.py"
-    told = "\n".join(explain_place(file, 11))
-    assert "as called at m.py:19" in told
-    assert "hidden: (16, 64) split P('data', 'model') over mesh (data=4, model=2)" in told
-    assert "k (64) contracted, left over model and right over model: row parallel" in told
-    assert "needs an all-reduce of the result over 'model'" in told
-    told = "\n".join(explain_place(file, 10))
-    assert "n (64) free of the right, right over model: column parallel" in told
-    assert "all-reduce" not in told and "a (16) free of the left, left over data: data parallel" in told
+    arrays = [line for line in explain_place(file, 18) if line.startswith("  array")]
+    assert arrays[0].endswith("float32[16@data, 32] over data=4, model=2") and arrays[1].endswith("float32[16, 32]")
+    assert "  array     hidden: float32[16, 64]" in list(explain_place(file, 11))
 
 
 def test_a_line_without_arrays_tells_none(write: Callable[..., Path]) -> None:

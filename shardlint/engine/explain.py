@@ -10,8 +10,10 @@ from pathlib import Path
 from shardlint.config.folders import find_settings, project_root
 from shardlint.config.targets import Targets, find_targets
 from shardlint.config.versions import format_release
+from shardlint.facts.layouts import layouts_of
+from shardlint.layouts.layout import Layout
+from shardlint.layouts.values import Instance
 from shardlint.model import Program
-from shardlint.model.arrays import Array, Arrays, Contraction
 from shardlint.model.evaluator.evaluate import scope_label
 from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
@@ -25,7 +27,6 @@ from shardlint.model.values import (
     Function,
     Items,
     Parameter,
-    Place,
     Transformed,
     Unknown,
     Value,
@@ -57,7 +58,7 @@ def explain_place(path: Path, line: int, cell: int | None = None) -> Iterator[st
     releases = (
         f"{name} {format_release(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
     )
-    told = list(explain_line(program, program.project.parse_checked(source, absolute), line))
+    told = list(explain_line(program, program.project.parse_checked(source, absolute), targets, line))
     yield f"{shown}: {source.line_text(line).strip()}"
     yield f"  releases  {', '.join(releases)}"
     yield from map(source.translate_message, told)
@@ -69,7 +70,9 @@ def program_for_path(path: Path) -> tuple[Program, Targets]:
     return Program(root, own=settings.own_names), find_targets(root, {}, settings.targets, settings.file_name)
 
 
-def explain_line(program: Program, facts: FileFacts, line: int, column: int | None = None) -> Iterator[str]:
+def explain_line(
+    program: Program, facts: FileFacts, targets: Targets, line: int, column: int | None = None
+) -> Iterator[str]:
     """Lines of text about a line: of all expressions that begin there, or the smallest that holds a character of it.
 
     `column` counts bytes of UTF-8 from 0, as the `ast` module does.
@@ -92,51 +95,22 @@ def explain_line(program: Program, facts: FileFacts, line: int, column: int | No
             if text not in seen and not isinstance(value, Unknown):
                 seen.add(text)
                 yield f"  {text:<9} {describe_value(value, program)}"
-    yield from _describe_arrays(program, facts, nodes)
+    yield from _describe_arrays(program, facts, targets, nodes)
 
 
-def _describe_arrays(program: Program, facts: FileFacts, nodes: list[ast.expr]) -> Iterator[str]:
-    """The arrays of a line, and the products: on the first way to it that is in sight."""
-    seen_program, view = next(program.views_on_paths(facts, nodes[0]))
-    arrays = Arrays(seen_program.evaluator)
-    calls = view.way.calls if view.way is not None else ()
-    if calls:
-        yield f"  as called at {', '.join(f'{one.file.path.name}:{one.line}' for one in calls)}"
+def _describe_arrays(
+    program: Program, facts: FileFacts, targets: Targets, nodes: list[ast.expr]
+) -> Iterator[str]:
+    """The layouts of a line, as they are on the last way to it."""
+    known = layouts_of(program, facts, targets)
     seen: set[str] = set()
     for node in nodes:
-        text = " ".join(facts.source_text(node).split())
-        place = Place(facts, node)
-        found = arrays.evaluate_array(place)
-        if text in seen or (found.placement is None and not found.shape):
+        text, value = " ".join(facts.source_text(node).split()), known.get(node)
+        if text in seen or not isinstance(value, Layout | Instance):
             continue
         seen.add(text)
-        yield f"  array     {text}: {_describe_array(found)}"
-        contraction = arrays.describe_contraction(place)
-        if contraction is not None:
-            yield from _describe_contraction(contraction)
-
-
-def _describe_array(found: Array) -> str:
-    sizes = ", ".join("?" if size is None else str(size) for size in found.shape or ())
-    shape = f"({sizes})" if found.shape is not None else "of unknown shape"
-    if found.placement is None:
-        return shape
-    entries = [
-        "?" if axes is None else " and ".join(map(repr, axes)) or "None" for axes in found.placement.axes
-    ]
-    mesh = f" over {_describe_mesh(found.placement.mesh)}" if found.placement.mesh is not None else ""
-    return f"{shape} split P({', '.join(entries)}){mesh}"
-
-
-def _describe_contraction(found: Contraction) -> Iterator[str]:
-    for label in found.labels:
-        split = [f"{side} over {' and '.join(axes)}" for side, axes in
-                 (("left", label.left), ("right", label.right)) if axes]  # fmt: skip
-        kind = f": {label.parallelism_kind}" if label.parallelism_kind else ""
-        size = "" if label.size is None else f" ({label.size})"
-        yield f"            {label.name}{size} {label.role}, {' and '.join(split) or 'whole'}{kind}"
-    for move in found.moves:
-        yield f"            needs an {move}" if move[0] == "a" else f"            {move}"
+        mesh = f" over {value.mesh}" if isinstance(value, Layout) and value.mesh is not None else ""
+        yield f"  array     {text}: {value}{mesh}"
 
 
 def _expressions_on_line(facts: FileFacts, line: int) -> Iterator[ast.expr]:

@@ -115,7 +115,8 @@ def hover_text(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
     if facts is not None and program is not None:
         line, column = buffer.source.position_of(at)
         before = len(buffer.source.text[at - column + 1 : at].encode("utf-8", "replace"))
-        lines = _answer_untracked(program, lambda: list(explain_line(program, facts, line, before)))
+        _, targets = session.kept_state(buffer.path).checker.program_and_targets(buffer.path)
+        lines = _answer_untracked(program, lambda: list(explain_line(program, facts, targets, line, before)))
         if len(lines) > 1:
             text = "\n".join(buffer.source.translate_message(one.removeprefix("  ")) for one in lines)
             parts.append(f"```text\n{text}\n```")

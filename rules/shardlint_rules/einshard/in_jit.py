@@ -83,7 +83,7 @@ class EinshardInJit(Rule):
             Safety.UNSAFE,
             f"write {' '.join(written_.split())}",
             edits,
-            "it changes the compiled program",
+            "the new constraint shards the array",
             drops,
         )
 

@@ -29,9 +29,9 @@ class LogicalNameWithoutRule(Rule):
 
     - proven: a name without a rule in `nn.with_logical_constraint`, `nn.with_logical_partitioning` or
       `nn.logical_to_mesh_axes`, if a name with a rule is nearly the same.
-    - proven: a name without a rule in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes`, if no other
-      name of the weight is sharded and some rule maps a name to None. Such rules list every name, sharded or not, so a
-      name that is not listed was forgotten.
+    - proven: a name without a rule in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes`, if two
+      things hold: no other name of the call is sharded, and some rule maps a name to None. Such rules list every name,
+      sharded or not, so a name that is not listed was forgotten.
     - `assumed-config` (likely): such a name, if the command line selects the config with the rules and the project has
       only one such config.
     - possible: any other name without a rule.

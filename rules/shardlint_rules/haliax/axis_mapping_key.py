@@ -62,10 +62,10 @@ class AxisMappingKey(Rule):
         """An entry with an axis that the mesh does not have."""
         said = site.violation.said
         return site.report_violation(
-            f"The first array with the axis `{said['axis']}` raises ValueError: the mesh has no axis "
+            f"Sharding an array with the axis `{said['axis']}` raises ValueError: the mesh has no axis "
             f"`{said['missing']}`.",
             why=f"the mesh ({said['mesh']}) is made at line {said['line']}; checked for {site.release('haliax')}",
-            help="write a name of an axis of the mesh",
+            help=f"remove `{said['missing']}`, or write an axis of the mesh in its place",
             harm=Harm.CRASH,
         )
 

@@ -84,7 +84,7 @@ class InShardingsArity(Rule):
     )
     in_version_checks = False
     fixes = "both"
-    by_hand = "the code does not show which sharding belongs to which argument or result"
+    by_hand = "the code does not show which sharding belongs to which argument"
 
     @detector("call", of="jax.sharding.PartitionSpec")
     def find_specs_for_helper(self, site: Site) -> Iterator[Finding]:
@@ -241,6 +241,7 @@ class InShardingsArity(Rule):
             f"{container_name(first)}.",
             why="out_shardings must have the structure of the results",
             help=f"pass {container_name(first)} with one sharding per result, or one sharding for all results",
+            kept="the code does not show which sharding belongs to which result",
         )
 
 

@@ -27,7 +27,7 @@ _RESHARD = "jax.reshard"
 _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _TO_RESHARD = "write `jax.sharding.reshard`, or make the mesh with `AxisType.Auto`"
-_AUTO_ONLY = "on {} a constraint may name Auto axes only"
+_AUTO_ONLY = "on {} a constraint with a NamedSharding may name Auto axes only"
 _ASSERTS = "on {} it raises ValueError; under `jax.set_mesh` it raises AssertionError if the array has another sharding"
 
 

@@ -74,7 +74,7 @@ class MakeMeshAxisTypes(Rule):
             label="Explicit axes",
             help=f"{_ADD}, or replace the constraint by `jax.sharding.reshard`",
             fix=self._write_fix(site, Safety.SAFE),
-            why="a constraint may name Auto axes only",
+            why="a constraint with a NamedSharding may name Auto axes only",
             kept=_KEPT,
         )
 

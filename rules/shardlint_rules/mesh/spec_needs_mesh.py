@@ -125,11 +125,11 @@ class SpecNeedsMesh(Rule):
         else:
             missing, why = _UNREAD, "enters the mesh"
         name, error = site.short_name, _name_error(site.api)
-        later = " when it is called" if site.api in (_JIT, _PJIT) else ""
+        raising = f"A call of the function of `{name}`" if site.api in (_JIT, _PJIT) else f"`{name}`"
         fix, kept = self._write_fix(site, nodes, context.contexts)
         return site.finding(
             nodes[0],
-            f"`{name}` raises {error}{later}: {missing}.",
+            f"{raising} raises {error}: {missing}.",
             why=f"line {context.contexts[0].place.line} {why}" if why else "",
             help=help,
             fix=fix,

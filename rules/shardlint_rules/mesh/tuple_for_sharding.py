@@ -80,7 +80,7 @@ class TupleForSharding(Rule):
             for one in options(site.value(call.func))
         ):
             return None
-        return self._make_finding(site, part, f"`{name}` passes the tuple to jax's constraint")
+        return self._make_finding(site, part, f"the `{name}` of this project passes the tuple to the constraint of jax")
 
     @detector("call", "partial", of=_JITS)
     def find_parts_in_jit(self, site: Site) -> Iterator[Finding]:

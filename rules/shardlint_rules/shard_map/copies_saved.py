@@ -26,7 +26,7 @@ class CopiesSaved(Rule):
     them before: `jax.lax.pmean` in a pmapped function.
 
     ## Limits
-    Not reported: a tree of which other leaves are unreplicated first.
+    Not reported: a tree, if the code unreplicates some of its leaves before it saves it.
     """
 
     code = "SL427"

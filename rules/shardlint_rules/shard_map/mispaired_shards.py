@@ -11,12 +11,15 @@ class MispairedShards(Rule):
 
     In `shard_map` each device combines the shards that it has. In the example, `all_to_all` over `data` leaves `sent`
     sharded over `data` along its experts, while `weights` is sharded over `expert`. Some devices then multiply the
-    tokens of one expert by the weights of another. The sizes are equal, so nothing raises, and the numbers are wrong.
+    tokens of one expert by the weights of another. The shards have equal shapes, so nothing raises.
 
     ## Reports
     - proven: a matrix product or `einsum` of two arrays that are sharded over different axes along a contracted or
       batch dimension.
     - proven: an elementwise operation of two such arrays.
+
+    ## Write instead
+    Shard both operands over the same axis: here `all_to_all` over `expert`, the axis of the weights.
 
     ## Limits
     Not reported: arrays that a `ppermute` moved, and dimensions whose axes the code does not show.

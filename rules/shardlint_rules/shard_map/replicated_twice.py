@@ -39,7 +39,8 @@ class ReplicatedTwice(Rule):
         """The replication of what is replicated."""
         said = site.violation.said
         return site.report_violation(
-            f"Each array gets a second leading device dimension: `{site.shown()}` is already replicated.",
+            f"Arrays get a second device dimension, which pmapped functions do not expect: `{site.shown()}` is already "
+            "replicated.",
             help="remove this call of `replicate`",
             why=f"the call at line {said['line']} of {said['file']} added the first one",
         )

@@ -70,9 +70,9 @@ def _describe_deviation(one: dict[str, Any]) -> tuple[str, str]:
     step, taken = one["step"], one["taken"]
     if taken == "unreached":
         return (
-            f"the loop is too short: rows {one['rows']} of result {one['result'] or one['shape']} of "
-            f"{function_of_place(one['defined'])} do not depend on its input. It passes microbatches on along "
-            f"{axes}, and ends before any reaches these rows (shown by a second run on other arrays)",
+            f"the loop is too short: rows {one['rows']} of the result {one['result'] or one['shape']} do not depend on "
+            f"the input of {function_of_place(one['defined'])}. The loop passes microbatches from stage to stage along "
+            f"{axes}, and ends before one reaches these rows (shown by a second run on other arrays)",
             "make the loop run (microbatches + stages - 1) rounds",
         )
     if step == "iota":

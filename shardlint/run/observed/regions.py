@@ -255,8 +255,8 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         "own-row": (
             "local-as-global", "the difference from the mean is zero: each device averages a single row, because the "
             f"dimension is sharded over {axes} into single rows",
-            "write x = x[0] first, and return result[None], or average all rows: jax.lax.pmean(x.mean(0), "
-            f"{axis})", "SL409",
+            f"for the mean of all rows write jax.lax.pmean(x.mean(0), {axis}); in a function written for pmap, "
+            "write x = x[0] first and return result[None]", "SL409",
         ),
         "own-place": (
             "local-as-global", f"{seen.get('name')} gives an index within the shard, and it is used as a global index: "
