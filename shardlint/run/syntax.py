@@ -60,6 +60,34 @@ def loop_count_line(place: Line) -> Line:
     return place
 
 
+def lines_making_argument(place: Line, at: int, count: int) -> list[Line]:
+    """The lines that made a positional argument of a call of `count` arguments at a line: the `return` of the function
+    of the same file that gives it, and the last line before the call that binds its name.
+    """
+    calls = [one for one in _calls_in_file(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)]
+    call = next((one for one in calls if len(one.args) > at and len(one.args) + len(one.keywords) == count), None)
+    if call is None:
+        return []
+    given: ast.AST = call.args[at]
+    found = []
+    if isinstance(given, ast.Name):
+        within = _innermost_statement(place)[0] or parse_file(place.file)
+        bound = [
+            one for one in ast.walk(within)
+            if isinstance(one, ast.Assign) and one.lineno < call.lineno
+            and given.id in {each.id for to in one.targets for each in ast.walk(to) if isinstance(each, ast.Name)}
+        ]  # fmt: skip
+        if not bound:
+            return []
+        last = max(bound, key=lambda one: one.lineno)
+        given, found = last.value, [Line(place.file, last.lineno, place.function)]
+    if isinstance(given, ast.Call) and isinstance(given.func, ast.Name):
+        for node in _functions_in_file(place.file):
+            if node.name == given.func.id and (number := return_line(place.file, node.lineno)):
+                found.insert(0, Line(place.file, number, node.name))
+    return found
+
+
 def is_forwarding_call(place: Line) -> bool:
     """Return whether a line returns the result of a call on several arguments of its function, without naming an axis
     there. Then the callers of the function decide the request.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 from . import again, apart, called, decided, host, meshes, padded, replicas, rows
@@ -86,7 +87,7 @@ def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | N
         host.note_host_arguments(known, names, args, describe_leaf)
     padded.note_program(known, args, lines)
     kept = known.pop("again", ())
-    again.judge_regions(jax, kept, args, known["regions"], _lines_drawing_array, _lines_making_array)
+    again.judge_regions(jax, kept, args, names, known["regions"], _lines_drawing_array, _lines_making_array)
     own = _has_pmap(known) and replicas.has_number_per_device(jax, args)
     equal = replicas.note_before_call(jax, names, args, _lines_making_array) if _has_pmap(known) and not own else []
     return {"known": known, "taken": taken, "lines": lines, "equal": equal, "kept": kept if equal else (), "own": own}
@@ -170,6 +171,13 @@ def _lines_of_program(known: dict[str, Any]) -> list[Any]:
 def note_host(one: Any, lines: list[Any], name: str) -> None:
     """Remember where an array of the host was brought to a device, by a function that is asked for no placement."""
     _note_maker(one, lines, name)
+
+
+def note_moved_keys(pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Keys that were placed are still made where they were."""
+    for before, after in pairs:
+        if is_key(before) and (lines := _lines_making_array(before)):
+            _note_maker(after, lines, maker_of(before))
 
 
 def _note_maker(one: Any, lines: list[Any], name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from shardlint.run.findings import Found
 from shardlint.run.observed.alone import reduced_in_part
 from shardlint.run.observed.events import Events, first_line, format_array, function_of_place, make_line
-from shardlint.run.syntax import return_line
+from shardlint.run.syntax import lines_making_argument, return_line
 from shardlint.verify.facts import Line
 from shardlint.verify.texts import size_text
 
@@ -122,6 +122,8 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     what, axes = seen["what"], " and ".join(map(repr, seen["axes"]))
     name = region["function"] or (function_of_place(seen["lines"][0]) if seen["lines"] else "the mapped function")
     place = first_line(seen["lines"])
+    sources = lines_making_argument(place, *seen["passed"]) if seen.get("passed") else []
+    place, name = (sources[0], sources[0].function) if sources else (place, name)
     made = make_line(region["made"]) if region["made"] else Line()
     axis = repr(seen["axes"][0]) if len(seen["axes"]) == 1 else str(tuple(seen["axes"]))
     shape, much = seen.get("shape"), size_text(seen.get("bytes", 0))
@@ -130,13 +132,14 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         for word, where in (("mapped", made), ("called", first_line(region["called"])))
         if where.file and where != place
     )
+    see += tuple(("passed", line) for line in sources[1:])
     # What stands in a helper is named where the function that is mapped calls it, too.
     helpers = (("inside, called", make_line(each)) for each in seen["lines"][1:3])
     known = {(each.file, each.line) for _, each in see} | {(place.file, place.line)}
     see += tuple((word, where) for word, where in helpers if (where.file, where.line) not in known)
     for word, key in (
         ("summed over other axes", "summed"), ("divided", "divided"), ("per-device value", "reduced"),
-        ("averaged", "met"), ("written", "written"),
+        ("averaged", "met"), ("written", "written"), ("drawn", "drawn"),
     ):  # fmt: skip
         where = make_line(next(iter(seen.get(key) or ()), None))
         if where.file and (where.file, where.line) not in known:
@@ -217,6 +220,11 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         "same-keys": (
             "same-random", f"every device along {axes} draws the same random numbers and does the same work: "
             "all get the same key",
+            "pass one key per device: jax.random.split(key, n), where n is the number of devices", "SL407",
+        ),
+        "equal-keys": (
+            "same-random", f"every device along {axes} draws the same random numbers for different data: all keys in "
+            f"{seen.get('argument')} are equal",
             "pass one key per device: jax.random.split(key, n), where n is the number of devices", "SL407",
         ),
         "same-parts": (
