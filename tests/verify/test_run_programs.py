@@ -30,6 +30,8 @@ LEAVES = {
     "085_leaves_of_a_checkpoint": "model.blocks[0].up.weight ",
     "092_nnx_optimizer_before_sharding": "optimizer.opt_state[0].mu['first']['up']['kernel'].value ",
 }
+
+
 def rights(name: str) -> list[Path]:
     """The programs without the mistake."""
     return sorted((ROOT / name).glob("good*.py"))
@@ -39,7 +41,6 @@ EVERY = bool(os.environ.get("SHARDLINT_ALL_PROGRAMS"))
 NAMES = [name for name in ALL if EVERY or name[:3] in FEW or name in LEAVES]
 TWINS = [name for at, name in enumerate(NAMES) if EVERY or at % 4 < 2 or len(rights(name)) > 1]
 pytestmark = [pytest.mark.longer, pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")]
-
 
 # Programs share one import of jax. Two halves, so that two workers of the tests run each of them once.
 HALVES = (NAMES[::2], NAMES[1::2])

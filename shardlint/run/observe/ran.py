@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from . import again, apart, called, decided, host, meshes, padded, replicas, rows
+from . import again, apart, called, decided, host, later, meshes, padded, replicas, rows, unread
 from .frames import user_stack
 from .lowered import executables
 from .program import bytes_when_whole, spec_text
@@ -56,7 +56,8 @@ def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | N
     if known is None:
         return None
     names = known["arguments"]
-    args = args[len(args) - len(names) :] if 0 < len(names) <= len(args) else args
+    first = len(args) - len(names) if 0 < len(names) <= len(args) else 0
+    args = args[first:]
     lines = user_stack()
     shardings = [getattr(one, "sharding", None) for one in args]
     key = (
@@ -68,6 +69,7 @@ def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | N
         _note_respelled_call(known, names, args, shardings, _first[key], lines)
     _first[key] = shardings
     if executable in _ran:
+        later.check_call(executable, args, lines)
         return None
     _ran.add(executable)
     called.note_names(known, args, lines)
@@ -86,6 +88,8 @@ def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | N
     if len({device for one in shardings for device in getattr(one, "device_set", ())}) > 1:
         host.note_host_arguments(known, names, args, describe_leaf)
     padded.note_program(known, args, lines)
+    unread.watch_unread_masks(executable, known, args, lines, first)
+    known["closed"] = None
     kept = known.pop("again", ())
     again.judge_regions(jax, kept, args, names, known["regions"], _lines_drawing_array, _lines_making_array)
     own = _has_pmap(known) and replicas.has_number_per_device(jax, args)
