@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from shardlint.verify.facts import Line
 
@@ -38,6 +40,20 @@ def return_line(file: str, number: int) -> int:
         if number in (node.lineno, *(one.lineno for one in node.decorator_list)):
             found = [one for each in node.body for one in _own_returns(each)]
             return found[0].lineno if len(found) == 1 else 0
+    return 0
+
+
+def setting_line(defined: Sequence[Any], names: Sequence[str]) -> int:
+    """The line in a function (file, line, name) that gives a value to the first of some names it sets by a keyword or
+    a key of a dict; 0 without one.
+    """
+    for node in _functions_in_file(str(defined[0])):
+        if defined[1] in (node.lineno, *(one.lineno for one in node.decorator_list)):
+            inside = [*ast.walk(node)]
+            keys = [key for one in inside if isinstance(one, ast.Dict) for key in one.keys]
+            set_by: dict[object, int] = {key.value: key.lineno for key in keys if isinstance(key, ast.Constant)}
+            set_by |= {one.arg: one.value.lineno for one in inside if isinstance(one, ast.keyword)}
+            return next((set_by[name] for name in names if name in set_by), 0)
     return 0
 
 

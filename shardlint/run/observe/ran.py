@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from . import again, apart, called, decided, host, later, meshes, padded, replicas, rows, unread
+from . import again, apart, called, decided, host, later, meshes, padded, replicas, rows, unmerged, unread
 from .frames import user_stack
 from .lowered import executables
 from .program import bytes_when_whole, spec_text
@@ -89,12 +89,17 @@ def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | N
         host.note_host_arguments(known, names, args, describe_leaf)
     padded.note_program(known, args, lines)
     unread.watch_unread_masks(executable, known, args, lines, first)
-    known["closed"] = None
     kept = known.pop("again", ())
     again.judge_regions(jax, kept, args, names, known["regions"], _lines_drawing_array, _lines_making_array)
+    unmerged.watch_reads(jax, executable, known, args, lines, kept)
+    updates = unmerged.find_updates(jax, known, args)
+    known["closed"] = None
     own = _has_pmap(known) and replicas.has_number_per_device(jax, args)
     equal = replicas.note_before_call(jax, names, args, _lines_making_array) if _has_pmap(known) and not own else []
-    return {"known": known, "taken": taken, "lines": lines, "equal": equal, "kept": kept if equal else (), "own": own}
+    return {
+        "known": known, "taken": taken, "lines": lines, "equal": equal, "kept": kept if equal else (), "own": own,
+        "updates": updates,
+    }  # fmt: skip
 
 
 def _has_pmap(known: dict[str, Any]) -> bool:
@@ -104,6 +109,7 @@ def _has_pmap(known: dict[str, Any]) -> bool:
 @silence_errors
 def _note_after_run(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> None:
     known, names = before["known"], before["known"]["results"]
+    unmerged.note_updates(jax, known, before["updates"], results)
     given = []
     for at, one in enumerate(list(results)[:_MOST]):
         name = "out" + (names[at] if at < len(names) else f"[{at}]")

@@ -110,7 +110,7 @@ def find_parted_results(
         told.append((found, empty))
     # Beside weights that stay the same, or where all was empty, it is each device's own: a buffer, running state.
     if not all(empty for _, empty in told):
-        yield from (found for found, empty in told if not (empty and kept))
+        yield from ({**found, "beside": kept} for found, empty in told if not (empty and kept))
 
 
 def _common_ending_length(argument: str, result: str) -> int:

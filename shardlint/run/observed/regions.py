@@ -8,7 +8,8 @@ from typing import Any
 from shardlint.run.findings import Found
 from shardlint.run.observed.alone import reduced_in_part
 from shardlint.run.observed.events import Events, first_line, format_array, function_of_place, make_line
-from shardlint.run.syntax import lines_making_argument, return_line
+from shardlint.run.run import KEYS
+from shardlint.run.syntax import lines_making_argument, return_line, setting_line
 from shardlint.verify.facts import Line
 from shardlint.verify.texts import size_text
 
@@ -35,6 +36,7 @@ def find_region_mistakes(events: Events) -> Iterator[Found]:
     yield from _find_arguments_taken_whole(events)
     yield from _find_unequal_results(events, differing | reduced_in_part(events))
     yield from _find_parted_arrays(events)
+    yield from _find_unmerged_state(events)
     for one in events.events_of_kind("first-only"):
         yield Found(
             "one-of-many", function_of_place(one["lines"][0]), first_line(one["lines"]),
@@ -417,12 +419,36 @@ def _averaged_by_another(events: Events, one: dict[str, Any]) -> bool:
     )  # fmt: skip
 
 
+def _find_unmerged_state(events: Events) -> Iterator[Found]:
+    """State that one function updates on each device, and another reads as the same on all: where that reads it."""
+    told = set()
+    for one in events.events_of_kind("unmerged"):
+        within = [line for line in one["lines"] if one["defined"] and line[2].split(".")[-1] == one["defined"][2]]
+        place = first_line(within or one["lines"] or one["called"])
+        if place in told:
+            continue
+        told.add(place)
+        keys = [key.strip(".[]'\"") for key in KEYS.findall(one["result"])]
+        number = setting_line(one["updated"], keys) if one["updated"] else 0
+        made = Line(one["updated"][0], number, one["by"]) if number else first_line(one["inside"])
+        lines = [("updated", made), ("called", first_line(one["called"])), ("inside", first_line(one["lines"]))]
+        more = f" and {one['count'] - 1} more" if one["count"] > 1 else ""
+        yield Found(
+            "drifts", one["name"], place,
+            f"{one['name']} computes with different values on each device: {one['by']} updates {one['argument']}{more} "
+            "from each device's own data, and nothing merges the copies",
+            advice=f"write jax.lax.pmean(x, axis_name) for this state in {one['by']}, or before {one['name']}",
+            see=tuple((word, where) for word, where in lines if where.file and where != place), code="SL402",
+        )  # fmt: skip
+
+
 def _find_parted_arrays(events: Events) -> Iterator[Found]:
     """Arrays that came to `pmap` the same on every device, and left it different."""
     seen = set()
     for one in events.events_of_kind("parted"):
         place = first_line(one["lines"])
-        if place in seen or (not one["apart"] and not one["collectives"] and _averaged_by_another(events, one)):
+        local = not one["apart"] and (one["beside"] or not one["collectives"])
+        if place in seen or (local and _averaged_by_another(events, one)):
             continue
         seen.add(place)
         if one["apart"]:
