@@ -98,13 +98,11 @@ def _draws_numbers(eqn: Any) -> bool:
 
 def _differs_on_devices(jax: Any, one: Any) -> bool:
     parts = replicas.sample_parts(jax, getattr(one, "_base_array", one))
-    return not all(replicas.is_same_sample(parts[0], part) for part in parts[1:])
+    return bool(parts) and not replicas.are_alike(parts)
 
 
 def _is_equal_on_devices(jax: Any, one: Any) -> bool:
     """Return whether all devices hold equal values. A constant array proves nothing, except for a key."""
     key = is_key(one)
     parts = replicas.sample_parts(jax, getattr(one, "_base_array", one))
-    if len(parts) < 2 or not all(replicas.is_same_sample(parts[0], part) for part in parts[1:]):
-        return False
-    return key or (parts[0].size > 1 and not bool((parts[0] == parts[0][:1]).all()))
+    return replicas.are_alike(parts) and (key or (parts[0].size > 1 and not replicas.is_blank(parts)))

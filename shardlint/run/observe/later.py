@@ -11,7 +11,7 @@ from .sink import silence_errors
 
 Check = Callable[[Sequence[Any], list[Any]], bool]
 
-_CALLS = 1024
+_CALLS = 512
 _waiting: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
 
 

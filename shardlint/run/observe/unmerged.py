@@ -32,9 +32,9 @@ def find_updates(jax: Any, known: dict[str, Any], args: Sequence[Any]) -> list[i
     for name, one in zip(known["arguments"], args, strict=False):
         given.setdefault(_form_of(one, known["pmap"]), []).append((name, one))
     for at in [*known["regions"][0].get("varying", range(len(results)))][:_MOST]:
-        like = given.get(_form_of(avals[at]), ()) if at < len(results) else ()
+        like = given.get(_form_of(avals[at], _has_row(known, avals[at])), ()) if at < len(results) else ()
         like = [one for name, one in like if _is_same_leaf(name, results[at])]
-        if any(_are_alike(replicas.sample_rows(jax, one)) for one in like[:_LIKE]):
+        if any(replicas.are_alike(replicas.sample_rows(jax, one)) for one in like[:_LIKE]):
             found.append(at)
     return found
 
@@ -64,7 +64,7 @@ def watch_reads(
     inside = sorted(at for at in split.values() if at < len(args))
     given: dict[Any, list[str]] = {}
     for name, aval in zip(known["results"], closed.out_avals, strict=False):
-        given.setdefault(_form_of(aval), []).append(name)
+        given.setdefault(_form_of(aval, _has_row(known, aval)), []).append(name)
     read = [
         at for at in inside
         if _form_of(args[at])[1] == "f"
@@ -81,8 +81,8 @@ def watch_reads(
         roots = {_root_of(names[at]) for at in own}
         others = {at: replicas.sample_parts(jax, now[at]) for at in inside if not is_key(now[at])}
         others = {at: parts for at, parts in others.items() if parts}
-        data = {at for at in others if not _are_alike(others[at]) and _root_of(names[at]) not in roots}
-        equal = any(_are_alike(parts) and not _is_blank(parts) for parts in others.values())
+        data = {at for at in others if not replicas.are_alike(others[at]) and _root_of(names[at]) not in roots}
+        equal = any(replicas.are_alike(parts) and not replicas.is_blank(parts) for parts in others.values())
         equal = equal or any(at not in inside and _form_of(one)[1] == "f" for at, one in enumerate(now))
         met = [*_find_reads(body, split, set(own), data)] if equal else []
         if met:
@@ -93,7 +93,7 @@ def watch_reads(
         return True
 
     first = {at: replicas.sample_rows(jax, args[at]) for at in read}
-    if not check(args, lines) and any(_are_alike(rows) and _is_blank(rows) for rows in first.values()):
+    if not check(args, lines) and any(replicas.are_alike(rows) and replicas.is_blank(rows) for rows in first.values()):
         later.watch_calls(executable, check)
 
 
@@ -102,10 +102,9 @@ def _find_reads(body: Any, split: dict[int, int], own: set[int], data: set[int])
     a collective takes it.
     """
     ops = flatten_body(body)
-    of: dict[int, int] = {}
     spread = set[int]()
     mixed = {ops.arguments[at] for at, number in split.items() if number in data}
-    of.update((ops.arguments[at], number) for at, number in split.items() if number in own)
+    of = {ops.arguments[at]: number for at, number in split.items() if number in own}
     for op in ops.ops:
         mine = [one for one in op.takes if one is not None and one in of]
         if op.name in _MERGES or not (mine or not mixed.isdisjoint(op.takes)):
@@ -127,12 +126,9 @@ def _spreads_over_rows(op: Op) -> bool:
     return len(after) > 0 and (0 not in op.params["broadcast_dimensions"] or before[0] < after[0])
 
 
-def _are_alike(rows: list[Any]) -> bool:
-    return len(rows) > 1 and all(replicas.is_same_sample(rows[0], row) for row in rows[1:])
-
-
-def _is_blank(rows: list[Any]) -> bool:
-    return bool((rows[0] == rows[0][:1]).all())
+def _has_row(known: dict[str, Any], aval: Any) -> bool:
+    """Return whether a value of a program that is the body of `pmap` keeps the dimension of devices, as one row."""
+    return bool(known["pmap"]) and aval.shape[:1] == (1,)
 
 
 def _form_of(one: Any, on_device: bool = False) -> tuple[Any, ...]:
