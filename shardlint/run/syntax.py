@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from shardlint.verify.facts import Line
 
@@ -41,6 +43,20 @@ def return_line(file: str, number: int) -> int:
     return 0
 
 
+def setting_line(defined: Sequence[Any], names: Sequence[str]) -> int:
+    """The line in a function (file, line, name) that gives a value to the first of some names it sets by a keyword or
+    a key of a dict; 0 without one.
+    """
+    for node in _functions_in_file(str(defined[0])):
+        if defined[1] in (node.lineno, *(one.lineno for one in node.decorator_list)):
+            inside = [*ast.walk(node)]
+            keys = [key for one in inside if isinstance(one, ast.Dict) for key in one.keys]
+            set_by: dict[object, int] = {key.value: key.lineno for key in keys if isinstance(key, ast.Constant)}
+            set_by |= {one.arg: one.value.lineno for one in inside if isinstance(one, ast.keyword)}
+            return next((set_by[name] for name in names if name in set_by), 0)
+    return 0
+
+
 def loop_count_line(place: Line) -> Line:
     """Where the number of rounds of a loop is given that stands at a line: that of a name, where one line of the same
     function gives it; else the line itself.
@@ -58,6 +74,34 @@ def loop_count_line(place: Line) -> Line:
             if len(found) == 1:
                 return Line(place.file, found[0], place.function)
     return place
+
+
+def lines_making_argument(place: Line, at: int, count: int) -> list[Line]:
+    """The lines that made a positional argument of a call of `count` arguments at a line: the `return` of the function
+    of the same file that gives it, and the last line before the call that binds its name.
+    """
+    calls = [one for one in _calls_in_file(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)]
+    call = next((one for one in calls if len(one.args) > at and len(one.args) + len(one.keywords) == count), None)
+    if call is None:
+        return []
+    given: ast.AST = call.args[at]
+    found = []
+    if isinstance(given, ast.Name):
+        within = _innermost_statement(place)[0] or parse_file(place.file)
+        bound = [
+            one for one in ast.walk(within)
+            if isinstance(one, ast.Assign) and one.lineno < call.lineno
+            and given.id in {each.id for to in one.targets for each in ast.walk(to) if isinstance(each, ast.Name)}
+        ]  # fmt: skip
+        if not bound:
+            return []
+        last = max(bound, key=lambda one: one.lineno)
+        given, found = last.value, [Line(place.file, last.lineno, place.function)]
+    if isinstance(given, ast.Call) and isinstance(given.func, ast.Name):
+        for node in _functions_in_file(place.file):
+            if node.name == given.func.id and (number := return_line(place.file, node.lineno)):
+                found.insert(0, Line(place.file, number, node.name))
+    return found
 
 
 def is_forwarding_call(place: Line) -> bool:

@@ -17,6 +17,7 @@ from . import (
     environ,
     host,
     imports,
+    later,
     libraries,
     lowered,
     mapped,
@@ -45,7 +46,7 @@ def begin() -> None:
 
 def _install_with_jax(jax: Any) -> None:
     _keep_out_of_sight()
-    for part in (boundaries, warned, meshes, placed, mapped, lowered, ran, rows, environ, eager, decided, host):
+    for part in (boundaries, warned, meshes, placed, mapped, lowered, ran, later, rows, environ, eager, decided, host):
         silence_errors(part.install)(jax)
     if "SHARDLINT_RUN_PROCESS" in os.environ:
         silence_errors(processes.install)(jax)

@@ -30,8 +30,8 @@ def note_region(eqn: Any, lines: list[Any], half: str, counts: frozenset[int], j
 
 @silence_errors
 def judge_regions(
-    jax: Any, kept: Sequence[Any], args: Sequence[Any], seen: list[dict[str, Any]], drawn: Callable[[Any], list[Any]],
-    made: Callable[[Any], list[Any]],
+    jax: Any, kept: Sequence[Any], args: Sequence[Any], names: Sequence[str], seen: list[dict[str, Any]],
+    drawn: Callable[[Any], list[Any]], made: Callable[[Any], list[Any]],
 ) -> None:  # fmt: skip
     """Judge regions by what their arguments hold; what that says of random numbers is told, and the axes along which
     nothing differs are noted in `seen`. `drawn` gives the lines that drew an array in a region, `made` those that made
@@ -58,19 +58,28 @@ def judge_regions(
             told = [{**sums[0], "what": "same-start", "lines": each} for each in lines]
             write_event("region", **{**found, "seen": told})
         seen[at]["idle"], seen[at]["varying"] = found["idle"], found["varying"]
-        keys = [args[split[number]] for number in sorted(equal) if is_key(args[split[number]])]
-        if (
-            keys
-            and not random
-            and not found["varying"]
-            and _draws_numbers(eqn)
-            and any(map(_holds_more_than_key, eqn.invars))
-        ):
-            same = {"what": "same-keys", "axes": sorted(found["axes"]), "lines": (made(keys[0]) or one[1])[:2]}
+        keys = [split[number] for number in sorted(equal) if is_key(args[split[number]])]
+        met = [each for each in found["seen"] if each["what"] == "equal-keys"]
+        alone = not found["varying"] and _draws_numbers(eqn) and any(map(_holds_more_than_key, eqn.invars))
+        alone = alone and not any(_differs_on_devices(jax, args[of]) for of in split.values() if of < len(args))
+        if keys and not random and (met or alone):
+            name = names[keys[0]] if keys[0] < len(names) else f"argument {keys[0]}"
+            same = {
+                "what": "equal-keys" if met else "same-keys", "axes": sorted(found["axes"]), "argument": name,
+                "lines": (made(args[keys[0]]) or one[1])[:2], "drawn": met[0]["lines"][:1] if met else [],
+                "passed": [] if made(args[keys[0]]) else place_in_call(name, names),
+            }  # fmt: skip
             seen[at]["seen"] = [*seen[at]["seen"], same]
             if (place := str(found["defined"] or one[1][:1])) not in _same_keys:
                 _same_keys.add(place)
                 write_event("region", **{**found, "seen": [same]})
+
+
+def place_in_call(name: str, names: Sequence[str]) -> list[int]:
+    """Return which argument of a call an array is part of, and how many there are."""
+    roots = [*dict.fromkeys(one.partition("[")[0].partition(".")[0] for one in names)]
+    root = name.partition("[")[0].partition(".")[0]
+    return [roots.index(root), len(roots)] if root in roots else []
 
 
 def _holds_more_than_key(atom: Any) -> bool:
@@ -87,10 +96,13 @@ def _draws_numbers(eqn: Any) -> bool:
     return any(one.primitive.name in RANDOM for one, _, _ in program.iterate_operations(body))
 
 
+def _differs_on_devices(jax: Any, one: Any) -> bool:
+    parts = replicas.sample_parts(jax, getattr(one, "_base_array", one))
+    return bool(parts) and not replicas.are_alike(parts)
+
+
 def _is_equal_on_devices(jax: Any, one: Any) -> bool:
     """Return whether all devices hold equal values. A constant array proves nothing, except for a key."""
     key = is_key(one)
     parts = replicas.sample_parts(jax, getattr(one, "_base_array", one))
-    if len(parts) < 2 or not all(replicas.is_same_sample(parts[0], part) for part in parts[1:]):
-        return False
-    return key or (parts[0].size > 1 and not bool((parts[0] == parts[0][:1]).all()))
+    return replicas.are_alike(parts) and (key or (parts[0].size > 1 and not replicas.is_blank(parts)))

@@ -37,6 +37,7 @@ from .values import (
 )
 
 _DRAWN = 4
+_SOME = 16
 
 
 def walk_jaxpr(jaxpr: Any, values: Sequence[Value], region: Region) -> list[Value]:
@@ -91,7 +92,8 @@ def _evaluate_special(eqn: Any, name: str, taken: list[Value], region: Region, c
     if name in RANDOM:
         joined = _join_values(taken)
         lines = tuple(map(tuple, region.operation_lines(eqn)[:4]))
-        return [Value(joined.over, joined.given, lines, joined.loose, drawn=lines)] * len(eqn.outvars)
+        keys = frozenset(("own",)) if joined.over else joined.keys
+        return [Value(joined.over, joined.given, lines, joined.loose, keys=keys, drawn=lines)] * len(eqn.outvars)
     if name == "sort" and any(value.random for value in taken):
         return None  # a permutation, or the numbers in order: drawn all the same
     if name in ENDS_RANDOM:
@@ -133,14 +135,15 @@ def _evaluate_scaled(eqn: Any, taken: list[Value], region: Region) -> Value:
 
 
 def _report_same_numbers(eqn: Any, taken: list[Value], region: Region) -> None:
-    """Random numbers that are the same on devices whose data differ."""
+    """Random numbers that are the same on devices whose data differ. From keys that were copied, also few numbers, and
+    beside numbers that each device draws for itself.
+    """
     shape = getattr(eqn.outvars[0].aval, "shape", ())
-    size = 1
-    for part in shape:
-        size *= part
-    if size < 16:
-        return
+    few = math.prod(shape) < _SOME
     for at, value in enumerate(taken):
+        copied = _is_drawn_alike(value, eqn)
+        if few and not copied:
+            continue
         if not value.random or not value.given or value.loose or hasattr(eqn.invars[at], "val"):
             continue
         if not _is_drawn_per_element(tuple(getattr(eqn.invars[at].aval, "shape", ())), shape):
@@ -149,12 +152,20 @@ def _report_same_numbers(eqn: Any, taken: list[Value], region: Region) -> None:
             each
             for other, each in enumerate(taken)
             if other != at
-            and not each.random
+            and (not each.random or (copied and "own" in each.keys))
             and getattr(getattr(eqn.invars[other], "aval", None), "shape", None) == shape
         ]
         missing = sorted({axis for each in others for axis in each.over} - value.over)
         if missing:
-            region.note_observation("same-random", eqn, list(map(list, value.random)), axes=missing)
+            what = "equal-keys" if few or any(each.random for each in others) else "same-random"
+            region.note_observation(what, eqn, list(map(list, value.random)), axes=missing)
+
+
+def _is_drawn_alike(value: Value, eqn: Any) -> bool:
+    """Return whether a value is drawn from copied keys. What a gradient passes may be parameters, drawn in the
+    function.
+    """
+    return "copied" in value.keys and not value.over and "jvp" not in str(eqn.source_info.name_stack)
 
 
 def _is_drawn_per_element(drawn: tuple[int, ...], shape: tuple[int, ...]) -> bool:
@@ -217,6 +228,10 @@ def _walk_scan(eqn: Any, taken: list[Value], region: Region) -> list[Value]:
             break
         carry = grown
     region.rings |= find_rings(body, body.invars[consts : consts + carried], body.outvars[:carried], carry, region)
+    # A loop that begins with the same random numbers on each device, and goes on with those of its own.
+    for old, new in zip(taken[consts : consts + carried], carry, strict=True):
+        if old.random and _is_drawn_alike(old, eqn) and "own" in new.keys and new.over:
+            region.note_observation("equal-keys", eqn, list(map(list, old.random)), axes=sorted(new.over))
     results = walk_jaxpr(body, [*taken[:consts], *carry, *taken[consts + carried :]], region)
     return [old | new for old, new in zip(carry, results, strict=False)] + results[carried:]
 

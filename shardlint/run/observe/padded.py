@@ -20,6 +20,7 @@ from .flat import flatten_body
 from .frames import user_lines_of_traceback
 from .sink import silence_errors, write_event
 from .steps import evaluate_body
+from .values import is_key
 
 _ROWS = 16
 _MOST = 2**25
@@ -52,12 +53,12 @@ def note_put(pairs: Sequence[tuple[Any, Any]], lines: list[Any]) -> None:
     if known["full"] + known["padded"] < _FIRST:
         _placed.update((id(after), (weakref.ref(after), key, at)) for at, (_, after) in enumerate(pairs))
     several = [one for one in arrays if one.ndim]
-    count = max(map(_count_masked_rows, several))
+    count = max(map(count_masked_rows, several))
     if count:
         known["masked"] = True
     else:
         ends = [one for one in several if _is_example_array(one)]
-        if not ends or any(one[-1].any() and not _is_mask(one) for one in several):
+        if not ends or any(one[-1].any() and not is_mask(one) for one in several):
             known["full"] += 1
             return
         count = min(_count_zero_rows(one) for one in ends)
@@ -66,12 +67,12 @@ def note_put(pairs: Sequence[tuple[Any, Any]], lines: list[Any]) -> None:
         known.update(count=count, arrays=[one.copy() for one in arrays])
 
 
-def _count_masked_rows(one: Any) -> int:
+def count_masked_rows(one: Any) -> int:
     """How many of the last rows an array leaves out that is of ones and then of zeros, whole rows of them."""
     flat = one.reshape(one.shape[0], -1)
     if not (flat[0] == 1).all() or flat[-1].any():
         return 0
-    if not (flat == flat[:, :1]).all() or not _is_mask(one):
+    if not (flat == flat[:, :1]).all() or not is_mask(one):
         return 0
     count = _count_zero_rows(one)
     return count if flat[: len(flat) - count].all() else 0
@@ -79,10 +80,10 @@ def _count_masked_rows(one: Any) -> int:
 
 def _is_example_array(one: Any) -> bool:
     """Return whether an array is one of examples, of several numbers each."""
-    return one.dtype.kind == "f" and one.ndim > 1 and not _is_mask(one)
+    return one.dtype.kind == "f" and one.ndim > 1 and not is_mask(one)
 
 
-def _is_mask(one: Any) -> bool:
+def is_mask(one: Any) -> bool:
     """Return whether an array consists of zeros and ones."""
     some = one.reshape(-1)[:_ROWS]
     if not ((some == 0) | (some == 1)).all():
@@ -99,7 +100,9 @@ def _count_zero_rows(one: Any) -> int:
 @silence_errors
 def note_program(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -> None:
     """A program runs for the first time: which of its arguments were placed by which call."""
-    closed = known.pop("closed", None)
+    import numpy as np
+
+    closed = known["closed"]
     if (
         closed is None
         or not called.is_user_function(known)
@@ -117,7 +120,8 @@ def note_program(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -
         return
     if not _programs:
         atexit.register(_check_at_end)
-    kept = [one if getattr(one, "nbytes", 0) <= _SMALL else None for one in args]
+    # Copies: the program may donate them.
+    kept = [np.array(one) if 0 < getattr(one, "nbytes", 0) <= _SMALL and not is_key(one) else None for one in args]
     shardings = [getattr(one, "sharding", None) for one in args]
     _programs.append({
         "closed": closed, "by": by, "kept": kept, "shardings": shardings, "name": known["name"],
@@ -175,7 +179,7 @@ def _find_padding_effect(
             and (aval.ndim < 2 or (aval.shape, aval.dtype) not in back)
         ):
             return None  # may say which rows are there
-        elif kept is not None and not (hasattr(kept, "is_deleted") and kept.is_deleted()):
+        elif kept is not None:
             args.append(kept)
         elif getattr(aval.dtype, "kind", "") == "f" or "bfloat16" in str(aval.dtype):
             args.append(np.random.default_rng(number).normal(size=aval.shape).astype(aval.dtype) * 0.1)
@@ -187,7 +191,7 @@ def _find_padding_effect(
             changed[number] = args[number].copy()
             size = changed[number][-put["count"] :].shape
             changed[number][-put["count"] :] = np.random.default_rng(1).normal(size=size)
-        elif put["masked"] and not _is_mask(
+        elif put["masked"] and not is_mask(
             args[number]
         ):  # numbers of classes or words, of which others there are good
             changed[number] = np.roll(args[number], put["count"], axis=0)
@@ -206,7 +210,7 @@ def _find_padding_effect(
     for number, (first, second) in enumerate(zip(*results, strict=True)):
         if first.size <= _FEW and first.dtype.kind == "f" and np.isfinite([first, second]).all():
             if (np.abs(first - second) > _CHANGED * np.abs(first)).any():
-                lines = _lines_joining_rows(closed.jaxpr, number, rows)
+                lines = _lines_before_result(closed.jaxpr, number, rows)
                 return {"lines": lines} if lines else None
     return None
 
@@ -216,7 +220,17 @@ def _run_program(jax: Any, run: Any, args: Sequence[Any], shardings: Sequence[An
     return [jax.device_get(one) for one in run(*given)]
 
 
-def _lines_joining_rows(jaxpr: Any, result: int, rows: int) -> list[Any]:
+def lines_joining_rows(jaxpr: Any, rows: Sequence[int]) -> list[Any]:
+    """The user's lines that make one of all the rows for a result that has no rows, the smallest of those. `rows` are
+    how many there are; for `pmap` how many devices, and how many rows each has.
+    """
+    small = [at for at, one in enumerate(jaxpr.outvars) if rows[-1] not in one.aval.shape[len(rows) - 1 :]]
+    small = [at for at in small if not hasattr(jaxpr.outvars[at], "val")]
+    small.sort(key=lambda at: int(jaxpr.outvars[at].aval.size))
+    return next((lines for at in small if (lines := _lines_before_result(jaxpr, at, rows[0]))), [])
+
+
+def _lines_before_result(jaxpr: Any, result: int, rows: int) -> list[Any]:
     """The user's lines of the last operation before a result that makes one of all the rows, or of a device's own."""
     ops = flatten_body(jaxpr)
     waiting, done = [ops.results[result]], set[int]()
@@ -227,13 +241,16 @@ def _lines_joining_rows(jaxpr: Any, result: int, rows: int) -> list[Any]:
             continue
         done.add(number)
         lines = op.at or user_lines_of_traceback(op.eqn.source_info.traceback)
-        if op.name == "reduce_sum" and rows in ops.shape_of_value(op.takes[0]) and lines:
+        shape = ops.shape_of_value(op.takes[0]) if op.takes else ()
+        if op.name == "reduce_sum" and rows in (shape[axis] for axis in op.params["axes"]) and lines:
             return lines[:4]
         if op.name == "shard_map":
             body = op.eqn.params["jaxpr"]
             pairs = zip(body.invars, op.takes, strict=False)
-            own = [one.aval.shape[0] for one, outer in pairs if ops.shape_of_value(outer)[:1] == (rows,)]
-            if own and (found := _lines_joining_rows(body, op.gives.index(number), min(own))):
+            taken = [one.aval.shape for one, outer in pairs if ops.shape_of_value(outer)[:1] == (rows,)]
+            # pmap gives each device one of the first dimension: its rows are the second.
+            own = [one[1] if one[0] == 1 and len(one) > 1 else one[0] for one in taken]
+            if own and (found := _lines_before_result(body, op.gives.index(number), min(own))):
                 return found
         waiting += op.takes
     return []

@@ -168,6 +168,7 @@ def _note_placement(jax: Any, name: str, args: Any, kwargs: Any, result: Any, ca
         lines = _describe_placements(jax, result, args[1] if len(args) > 1 else kwargs.get("device"))
         fetched.note_placed(lines)
         padded.note_put(pairs, lines)
+        ran.note_moved_keys(pairs)
         _note_undone(pairs)
         _note_placed_again(pairs, lines)
         _note_moved_to_many(jax, pairs)

@@ -76,7 +76,7 @@ def _stack_result(jax: Any, function: Callable[..., Any], *args: Any) -> Any:
 def _is_copied(jax: Any, one: Any) -> bool:
     """Return whether each device gets equal data, by samples."""
     rows = replicas.sample_rows(jax, one) or list(jax.device_get(one))
-    return all(replicas.is_same_sample(rows[0], row) for row in rows[1:])
+    return replicas.are_alike(rows)
 
 
 def _first_row(one: Any) -> Any:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
-from . import again, apart, called, decided, host, meshes, padded, replicas, rows
+from . import again, apart, called, decided, host, later, meshes, padded, replicas, rows, unmerged, unread
 from .frames import user_stack
 from .lowered import executables
 from .program import bytes_when_whole, spec_text
@@ -55,7 +56,8 @@ def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | N
     if known is None:
         return None
     names = known["arguments"]
-    args = args[len(args) - len(names) :] if 0 < len(names) <= len(args) else args
+    first = len(args) - len(names) if 0 < len(names) <= len(args) else 0
+    args = args[first:]
     lines = user_stack()
     shardings = [getattr(one, "sharding", None) for one in args]
     key = (
@@ -67,6 +69,7 @@ def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | N
         _note_respelled_call(known, names, args, shardings, _first[key], lines)
     _first[key] = shardings
     if executable in _ran:
+        later.check_call(executable, args, lines)
         return None
     _ran.add(executable)
     called.note_names(known, args, lines)
@@ -85,11 +88,18 @@ def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | N
     if len({device for one in shardings for device in getattr(one, "device_set", ())}) > 1:
         host.note_host_arguments(known, names, args, describe_leaf)
     padded.note_program(known, args, lines)
+    unread.watch_unread_masks(executable, known, args, lines, first)
     kept = known.pop("again", ())
-    again.judge_regions(jax, kept, args, known["regions"], _lines_drawing_array, _lines_making_array)
+    again.judge_regions(jax, kept, args, names, known["regions"], _lines_drawing_array, _lines_making_array)
+    unmerged.watch_reads(jax, executable, known, args, lines, kept)
+    updates = unmerged.find_updates(jax, known, args)
+    known["closed"] = None
     own = _has_pmap(known) and replicas.has_number_per_device(jax, args)
     equal = replicas.note_before_call(jax, names, args, _lines_making_array) if _has_pmap(known) and not own else []
-    return {"known": known, "taken": taken, "lines": lines, "equal": equal, "kept": kept if equal else (), "own": own}
+    return {
+        "known": known, "taken": taken, "lines": lines, "equal": equal, "kept": kept if equal else (), "own": own,
+        "updates": updates,
+    }  # fmt: skip
 
 
 def _has_pmap(known: dict[str, Any]) -> bool:
@@ -99,6 +109,7 @@ def _has_pmap(known: dict[str, Any]) -> bool:
 @silence_errors
 def _note_after_run(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> None:
     known, names = before["known"], before["known"]["results"]
+    unmerged.note_updates(jax, known, before["updates"], results)
     given = []
     for at, one in enumerate(list(results)[:_MOST]):
         name = "out" + (names[at] if at < len(names) else f"[{at}]")
@@ -170,6 +181,13 @@ def _lines_of_program(known: dict[str, Any]) -> list[Any]:
 def note_host(one: Any, lines: list[Any], name: str) -> None:
     """Remember where an array of the host was brought to a device, by a function that is asked for no placement."""
     _note_maker(one, lines, name)
+
+
+def note_moved_keys(pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Keys that were placed are still made where they were."""
+    for before, after in pairs:
+        if is_key(before) and (lines := _lines_making_array(before)):
+            _note_maker(after, lines, maker_of(before))
 
 
 def _note_maker(one: Any, lines: list[Any], name: str) -> None:

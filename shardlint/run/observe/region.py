@@ -12,7 +12,7 @@ from .manual import walk_jaxpr
 from .own_part import check_local_parts
 from .parameters import parameter_draws
 from .parts import check_scaled_parts
-from .values import NONE, ROUNDS, TYPES, Names, Region, Value, inner_jaxpr, is_count_constant
+from .values import NONE, ROUNDS, TYPES, Names, Region, Value, inner_jaxpr, is_count_constant, is_key
 
 
 def find_regions(jaxpr: Any, counts: frozenset[Any] = frozenset()) -> Iterator[tuple[Any, frozenset[int]]]:
@@ -80,8 +80,9 @@ def judge_region(
     parts = None if eqn.primitive.name == "xla_pmap" else _axes_by_dimension(eqn, body)
     if parts is not None:
         parts = [[NONE] * len(dims) if at in equal else dims for at, dims in enumerate(parts)]
+    copied = frozenset(at for at in equal if is_key(body.invars[at].aval))
     region = judge_body(
-        body, taken, given, sizes, checked, called, info, pmap, differentiated, parts, half == "second", counts
+        body, taken, given, sizes, checked, called, info, pmap, differentiated, parts, half == "second", counts, copied
     )
     products = [(much, over) for much, over in region.products.values() if much]
     return {
@@ -114,24 +115,32 @@ def judge_body(
     dimensions: list[list[Names]] | None = None,
     back: bool = False,
     counts: frozenset[int] = frozenset(),
+    copied: frozenset[int] = frozenset(),
 ) -> Region:
-    """A body, with the axes its arguments vary over and those its results are split over."""
+    """A body, with the axes its arguments vary over and those its results are split over. `copied` are the arguments
+    that are a copy of one key for each device.
+    """
     # What pmap gives each device is a copy as a rule, not a slice.
     region = Region(sizes, arguments=frozenset() if pmap else frozenset(body.invars))
     region.differentiated, region.pmap, region.back = differentiated, pmap, back
     region.dimensions.update(zip(body.invars, dimensions or (), strict=False))
     manual = frozenset(sizes)
-    values = walk_jaxpr(body, [Value(axes & manual, at not in counts) for at, axes in enumerate(taken)], region)
+    arguments = [
+        Value(axes & manual, at not in counts, keys=frozenset(("copied",)) if at in copied else frozenset())
+        for at, axes in enumerate(taken)
+    ]
+    values = walk_jaxpr(body, arguments, region)
     region.varying = _lines_making_difference(values, body, region)
     for at, (value, axes) in enumerate(zip(values, given, strict=False)):
         _check_result(at, value, axes, body.outvars[at], info, region, called, checked)
     if dimensions is not None and not back:
         check_local_parts(body, dimensions, region)
     # What a gradient keeps for its second half are masks, too.
-    if not differentiated and any(one["what"] == "same-random" for one in region.seen):
+    drawn = ("same-random", "equal-keys")
+    if not differentiated and any(one["what"] in drawn for one in region.seen):
         kept = set(map(str, parameter_draws(body, frozenset(at for at, axes in enumerate(taken) if axes & manual))))
         region.seen = [
-            one for one in region.seen if one["what"] != "same-random" or str(one["lines"][0]) not in kept
+            one for one in region.seen if one["what"] not in drawn or str(one["lines"][0]) not in kept
         ]
     return region
 

@@ -54,8 +54,8 @@ def note_before_call(
     for at, one in _choose_largest(args):
         rows = sample_rows(jax, one)
         if rows:
-            alike = all(is_same_sample(rows[0], row) for row in rows[1:])
-            blank = alike and bool((rows[0] == rows[0][:1]).all())
+            alike = are_alike(rows)
+            blank = alike and is_blank(rows)
             name = names[at] if at < len(names) else f"argument {at}"
             found.append(Before((tuple(one.shape), str(one.dtype)), name, rows, alike, blank, made(one), at))
     return found if any(one.alike for one in found) else []
@@ -104,13 +104,13 @@ def find_parted_results(
             if each.alike and not each.blank and _common_ending_length(each.name, before.name) > 2
         )
         empty = before.blank and not any(weights)
-        if all(is_same_sample(rows[0], row) for row in rows[1:]):
+        if are_alike(rows):
             kept = kept or not empty
             continue
         told.append((found, empty))
     # Beside weights that stay the same, or where all was empty, it is each device's own: a buffer, running state.
     if not all(empty for _, empty in told):
-        yield from (found for found, empty in told if not (empty and kept))
+        yield from ({**found, "beside": kept} for found, empty in told if not (empty and kept))
 
 
 def _common_ending_length(argument: str, result: str) -> int:
@@ -134,7 +134,17 @@ def _is_changed_equally(before: list[Any], after: list[Any]) -> bool:
 def do_rows_differ(jax: Any, one: Any) -> bool:
     """Return whether the rows of an array with one row for each device differ."""
     rows = sample_rows(jax, one)
-    return bool(rows) and not all(is_same_sample(rows[0], row) for row in rows[1:])
+    return bool(rows) and not are_alike(rows)
+
+
+def are_alike(rows: Sequence[Any]) -> bool:
+    """Return whether samples of several devices hold the same numbers."""
+    return len(rows) > 1 and all(is_same_sample(rows[0], row) for row in rows[1:])
+
+
+def is_blank(rows: Sequence[Any]) -> bool:
+    """Return whether the first sample holds one number throughout."""
+    return bool((rows[0] == rows[0][:1]).all())
 
 
 def sample_rows(jax: Any, one: Any) -> list[Any]:

@@ -42,6 +42,9 @@ class Value:
     """The lines of the norm of all that one device holds that it is made of."""
     scaled: tuple[Any, ...] = ()
     """The lines of such a norm, where arrays of that device were scaled by it."""
+    keys: frozenset[str] = frozenset()
+    """The keys that it or its random numbers are made of: `copied`, equal on all devices though each device was given
+    one, or `own`, another on each."""
 
     drawn: tuple[Any, ...] = field(default=(), compare=False)
     """The lines of random bits that have part in it, also by a product or a sum of them."""
@@ -52,7 +55,7 @@ class Value:
         return Value(
             self.over | other.over, self.given or other.given, self.random or other.random,
             self.loose or other.loose, self.divided | other.divided, self.norm or other.norm,
-            self.scaled or other.scaled, self.drawn or other.drawn, self.summed or other.summed,
+            self.scaled or other.scaled, self.keys | other.keys, self.drawn or other.drawn, self.summed or other.summed,
         )  # fmt: skip
 
 

@@ -17,12 +17,15 @@ def find_padding_mistakes(events: Events) -> Iterator[Found]:
             continue
         told.add(place)
         how = "masked elsewhere" if one["masked"] else "zeros"
+        why = f"the last {one['count']} of {one['rows']} rows of its batch ({how}) change its result"
+        if "mask" in one:
+            rows = f"{one['count']} of {one['rows']} rows of {one['batch']}"
+            why = f"{rows} are padding by {one['mask']}, which it does not read"
         see = [("padded, placed", first_line(one["put"])), ("called", first_line(one["called"]))]
         see += [("defined", make_line(one["defined"]))] if one["defined"] else []
         yield Found(
             "padded", function_of_place(one["lines"][0]), place,
-            f"{one['name']} counts padding: the last {one['count']} of {one['rows']} rows of its batch ({how}) "
-            "change its result",
+            f"{one['name']} counts padding: {why}",
             advice="pass which rows are valid, and divide by their count: (x * valid).sum() / valid.sum()",
             see=tuple((word, where) for word, where in see if where.file and where != place),
         )  # fmt: skip

@@ -8,7 +8,8 @@ from typing import Any
 from shardlint.run.findings import Found
 from shardlint.run.observed.alone import reduced_in_part
 from shardlint.run.observed.events import Events, first_line, format_array, function_of_place, make_line
-from shardlint.run.syntax import return_line
+from shardlint.run.run import KEYS
+from shardlint.run.syntax import lines_making_argument, return_line, setting_line
 from shardlint.verify.facts import Line
 from shardlint.verify.texts import size_text
 
@@ -35,6 +36,7 @@ def find_region_mistakes(events: Events) -> Iterator[Found]:
     yield from _find_arguments_taken_whole(events)
     yield from _find_unequal_results(events, differing | reduced_in_part(events))
     yield from _find_parted_arrays(events)
+    yield from _find_unmerged_state(events)
     for one in events.events_of_kind("first-only"):
         yield Found(
             "one-of-many", function_of_place(one["lines"][0]), first_line(one["lines"]),
@@ -122,6 +124,8 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     what, axes = seen["what"], " and ".join(map(repr, seen["axes"]))
     name = region["function"] or (function_of_place(seen["lines"][0]) if seen["lines"] else "the mapped function")
     place = first_line(seen["lines"])
+    sources = lines_making_argument(place, *seen["passed"]) if seen.get("passed") else []
+    place, name = (sources[0], sources[0].function) if sources else (place, name)
     made = make_line(region["made"]) if region["made"] else Line()
     axis = repr(seen["axes"][0]) if len(seen["axes"]) == 1 else str(tuple(seen["axes"]))
     shape, much = seen.get("shape"), size_text(seen.get("bytes", 0))
@@ -130,13 +134,14 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         for word, where in (("mapped", made), ("called", first_line(region["called"])))
         if where.file and where != place
     )
+    see += tuple(("passed", line) for line in sources[1:])
     # What stands in a helper is named where the function that is mapped calls it, too.
     helpers = (("inside, called", make_line(each)) for each in seen["lines"][1:3])
     known = {(each.file, each.line) for _, each in see} | {(place.file, place.line)}
     see += tuple((word, where) for word, where in helpers if (where.file, where.line) not in known)
     for word, key in (
         ("summed over other axes", "summed"), ("divided", "divided"), ("per-device value", "reduced"),
-        ("averaged", "met"), ("written", "written"),
+        ("averaged", "met"), ("written", "written"), ("drawn", "drawn"),
     ):  # fmt: skip
         where = make_line(next(iter(seen.get(key) or ()), None))
         if where.file and (where.file, where.line) not in known:
@@ -216,6 +221,11 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         "same-keys": (
             "same-random", f"every device along {axes} draws the same random numbers and does the same work: "
             "all get the same key",
+            "pass one key per device: jax.random.split(key, n), where n is the number of devices", "SL407",
+        ),
+        "equal-keys": (
+            "same-random", f"every device along {axes} draws the same random numbers for different data: all keys in "
+            f"{seen.get('argument')} are equal",
             "pass one key per device: jax.random.split(key, n), where n is the number of devices", "SL407",
         ),
         "same-parts": (
@@ -408,12 +418,36 @@ def _averaged_by_another(events: Events, one: dict[str, Any]) -> bool:
     )  # fmt: skip
 
 
+def _find_unmerged_state(events: Events) -> Iterator[Found]:
+    """State that one function updates on each device, and another reads as the same on all: where that reads it."""
+    told = set()
+    for one in events.events_of_kind("unmerged"):
+        within = [line for line in one["lines"] if one["defined"] and line[2].split(".")[-1] == one["defined"][2]]
+        place = first_line(within or one["lines"] or one["called"])
+        if place in told:
+            continue
+        told.add(place)
+        keys = [key.strip(".[]'\"") for key in KEYS.findall(one["result"])]
+        number = setting_line(one["updated"], keys) if one["updated"] else 0
+        made = Line(one["updated"][0], number, one["by"]) if number else first_line(one["inside"])
+        lines = [("updated", made), ("called", first_line(one["called"])), ("inside", first_line(one["lines"]))]
+        more = f" and {one['count'] - 1} more" if one["count"] > 1 else ""
+        yield Found(
+            "drifts", one["name"], place,
+            f"{one['name']} computes with different values on each device: {one['by']} updates {one['argument']}{more} "
+            "from each device's own data, and nothing merges the copies",
+            advice=f"write jax.lax.pmean(x, axis_name) for this state in {one['by']}, or before {one['name']}",
+            see=tuple((word, where) for word, where in lines if where.file and where != place), code="SL402",
+        )  # fmt: skip
+
+
 def _find_parted_arrays(events: Events) -> Iterator[Found]:
     """Arrays that came to `pmap` the same on every device, and left it different."""
     seen = set()
     for one in events.events_of_kind("parted"):
         place = first_line(one["lines"])
-        if place in seen or (not one["apart"] and not one["collectives"] and _averaged_by_another(events, one)):
+        local = not one["apart"] and (one["beside"] or not one["collectives"])
+        if place in seen or (local and _averaged_by_another(events, one)):
             continue
         seen.add(place)
         if one["apart"]:
