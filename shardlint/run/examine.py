@@ -27,6 +27,7 @@ from shardlint.run.observed import (
     promised,
     regions,
     requests,
+    size_one,
     taken,
 )  # fmt: skip
 from shardlint.run.observed import events as seen
@@ -283,6 +284,7 @@ def _all_findings(
     at = {(one.line.file, one.line.line) for one in (*found, *whole)}
     whole += (one for one in fetched.find_fetched_state(events, large) if (one.line.file, one.line.line) not in at)
     told |= {one.function for one in whole}
+    whole += (one for one in size_one.find_copies_by_size_one(events, large) if one.function not in told)
     whole += (
         one for one in beside.part_of_batch_whole(events, compiled, large) if one.function not in told
     )
