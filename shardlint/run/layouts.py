@@ -95,8 +95,9 @@ def _find_moved(one: Compiled, least: int) -> Iterator[Found]:
 
 def _find_gathered_choices(one: Compiled, least: int) -> Iterator[Found]:
     """Arrays that are gathered to choose a few numbers of them, if that is much of what the program moves."""
+    least = max(least, _moved_bytes(one) // _INSIDE)
     for warned in one.program.warned:
-        if warned.kind == "chosen-from" and max(least, _moved_bytes(one) // _INSIDE) <= warned.bytes and warned.line.file:
+        if warned.kind == "chosen-from" and warned.bytes >= least and warned.line.file:
             shown, axes, choice = warned.message.split("|")
             yield Found(
                 "gathered", one.function.name, warned.line,
@@ -224,7 +225,7 @@ def _find_gathered_rows(one: Compiled, warned: Warned) -> Found | None:
         describe_leaves([rows]),
         "compute on each device's shard: keep the sharded dimension first in reshapes, select within each "
         "shard before selecting among shards, or constrain the result",
-        warned.bytes, see=(("function", one.function.line),),
+        warned.bytes, see=(("function", one.function.line),), over=tuple(sorted(names)),
     )  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def _note_mapped_tree(jax: Any, result: Any, before: int) -> None:
             write_event("shardings", lines=found[0][1], leaves=told)
 
 
-def _deciding_lines(one: Any) -> list[Any]:
+def deciding_lines(one: Any) -> list[Any]:
     """The lines that decided a sharding; none where several may have."""
     known = _leaves.get(id(one))
     if known is not None and known[0] is one:
@@ -124,7 +124,7 @@ def shardings_by_path(jax: Any, tree: Any) -> Iterator[tuple[str, list[Any]]]:
         name = jax.tree_util.keystr(path)
         if is_known(one):
             yield from ((name + rest, lines) for rest, lines in _trees[id(one)][1])
-        elif isinstance(one, jax.sharding.Sharding) and (lines := _deciding_lines(one)):
+        elif isinstance(one, jax.sharding.Sharding) and (lines := deciding_lines(one)):
             yield name, lines
 
 
