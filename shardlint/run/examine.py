@@ -356,6 +356,7 @@ def _findings_from_events(
     yield from padded.find_padding_mistakes(events)
     yield from devices.find_respelled_shardings(events)
     yield from names.find_logical_names(events)
+    yield from names.find_unmatched_keys(events, large)
     yield from looped
     yield from taken.find_sharded_shuffles(events, large)
     yield from taken.find_replicating_constraints(events, large, {one.line for one in found})
