@@ -143,6 +143,8 @@ class _Lines:
                         decided.setdefault(f"{leaf['name']} ", [make_line(place) for place in leaf["decided"]])
                 made = self._made[str(one["defined"][0]), int(one["defined"][1])]
                 for leaf in one["taken"]:
+                    if leaf["asked"] and not leaf["put"]:
+                        decided.setdefault(f"{leaf['name']} ", [make_line(place) for place in leaf["asked"]])
                     if leaf["put"] and leaf["devices"] > 1:
                         # Where one array was placed twice, that it came whole is what is told of it.
                         if leaf["held"] == leaf["bytes"] or f"{leaf['name']} " not in whole:

@@ -74,10 +74,6 @@ def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | N
     _report_made_replicated(known, names, args, shardings, lines)
     for what in ("scanned", "shuffled"):
         _report_split_along_scan(what, known, names, args, shardings, lines)
-    for one in args[:_MOST]:
-        # What jax made by itself lies as it was asked for: `jnp.zeros(shape, device=sharding)`.
-        if bytes_when_whole(one) >= _LEAST and not any(id(one) in known for known in (_made, _put, _decided)):
-            note_decided(one, decided.deciding_lines(getattr(one, "sharding", None)))
     taken = [
         describe_leaf(names[at] if at < len(names) else f"argument {at}", one, at)
         for at, one in enumerate(args[:_MOST])
@@ -250,6 +246,8 @@ def describe_leaf(name: str, one: Any, at: int) -> dict[str, Any]:
         "made": made[1] if made is not None else [],
         "put": _lines_in_notes(_put, one),
         "decided": _lines_in_notes(_decided, one),
+        # What no call is known to have made may lie as it was asked for: `jnp.zeros(shape, device=sharding)`.
+        "asked": [] if made is not None else decided.deciding_lines(sharding),
         "reshaped": _lines_in_notes(_reshaped, one),
         "maker": made[2] if made is not None else "",
     }
