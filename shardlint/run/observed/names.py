@@ -74,8 +74,8 @@ def find_unmatched_keys(events: Events, least: int) -> Iterator[Found]:
         others |= {name for name, to in pairs if to == targets}
         if key in met or DATA.match(key) or not others & met or math.prod(sizes.get(name, 1) for name in targets) < 2:
             continue
-        split = {name for name, to in pairs if set(to) & set(targets) and not DATA.match(name)}
-        if any(name in split for one in mine for name, _ in one["sizes"]):
+        names = [(name, one["rules"].get(name, ())) for one in mine for name, _ in one["sizes"]]
+        if any(set(to) & set(targets) and not DATA.match(name) for name, to in names):
             continue
         each = (_make_unmatched(one, key, targets, mine, least) for one in events.events_of_kind("ran"))
         if found := max(filter(None, each), key=lambda found: found.bytes, default=None):
