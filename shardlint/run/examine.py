@@ -27,10 +27,10 @@ from shardlint.run.observed import (
     promised,
     regions,
     requests,
+    size_one,
     taken,
 )  # fmt: skip
-from shardlint.run.observed import events as seen
-from shardlint.run.observed.events import Events
+from shardlint.run.observed.events import Events, first_line, make_line
 from shardlint.run.recompiled import find_recompilations
 from shardlint.run.renamed import Renamed
 from shardlint.run.run import Run
@@ -111,7 +111,7 @@ def _reader_notes(events: Events) -> Iterator[str]:
         # Several meshes, and single devices by name, may share the others.
         size = max(size, *(int(used["count"]) for used in events.events_of_kind("devices-used")), 0)
         if size < one["of"] and not one.get("short"):
-            where = seen.make_line(one["line"])
+            where = make_line(one["line"])
             yield (
                 f"{one['of'] - size} of {one['of']} devices stay idle: the largest mesh, at {where}, uses "
                 f"{size}"
@@ -125,9 +125,9 @@ class _Lines:
         self._see: dict[tuple[str, int], dict[tuple[str, Line], None]] = defaultdict(dict)
         self._tests = events.tests
         for one in events.events_of_kind("jitted"):
-            self._note_line(one["defined"], "jitted", seen.make_line(one["line"]))
+            self._note_line(one["defined"], "jitted", make_line(one["line"]))
         self._retyped = {
-            (str(one["defined"][0]), int(one["defined"][1])): seen.first_line(one["retyped"])
+            (str(one["defined"][0]), int(one["defined"][1])): first_line(one["retyped"])
             for one in events.events_of_kind("donates") if one.get("retyped")
         }  # fmt: skip
         self._placed: dict[tuple[str, int], dict[str, Line]] = defaultdict(dict)
@@ -135,20 +135,23 @@ class _Lines:
         self._decided: dict[tuple[str, int], dict[str, list[Line]]] = defaultdict(dict)
         for one in events.events_of_kind("ran"):
             if one["defined"] and one["lines"]:
-                self._note_line(one["defined"], "called", seen.first_line(one["lines"]))
+                self._note_line(one["defined"], "called", first_line(one["lines"]))
                 whole = self._placed[str(one["defined"][0]), int(one["defined"][1])]
                 decided = self._decided[str(one["defined"][0]), int(one["defined"][1])]
                 for leaf in (*one["taken"], *one["given"]):
                     if leaf["decided"]:
-                        decided.setdefault(f"{leaf['name']} ", [seen.make_line(place) for place in leaf["decided"]])
+                        decided.setdefault(f"{leaf['name']} ", [make_line(place) for place in leaf["decided"]])
                 made = self._made[str(one["defined"][0]), int(one["defined"][1])]
                 for leaf in one["taken"]:
+                    if leaf["asked"] and not leaf["put"]:
+                        decided.setdefault(f"{leaf['name']} ", [make_line(place) for place in leaf["asked"]])
                     if leaf["put"] and leaf["devices"] > 1:
                         # Where one array was placed twice, that it came whole is what is told of it.
                         if leaf["held"] == leaf["bytes"] or f"{leaf['name']} " not in whole:
-                            whole[f"{leaf['name']} "] = seen.first_line(leaf["put"])
+                            whole[f"{leaf['name']} "] = first_line(leaf["put"])
                     elif leaf["made"] and leaf["held"] == leaf["bytes"]:
-                        made.setdefault(f"{leaf['name']} ", seen.first_line(leaf["made"]))
+                        made.setdefault(f"{leaf['name']} ", first_line(leaf["made"]))
+        self._laid = _constraints_by_line(events)
         for each in compiled:
             if each.function.own and each.function.call.file:
                 place = each.function.line
@@ -184,6 +187,7 @@ class _Lines:
             lines = (line for leaf, line in whole.items() if any(one.startswith(leaf) for one in found.arrays))
             known = [*dict.fromkeys(("placed", replace(line, function="")) for line in lines)][:2] + known
             known = self._deciding_lines(found, places) + known
+            found = self._move_to_constraint(found)
             if found.kind == "replicated":
                 found = self._move_to_making_call(found, {word for word, _ in known})
         known = [(word, keyword_line(line, found.kind) if word == "jitted" else line) for word, line in known]
@@ -201,6 +205,22 @@ class _Lines:
         return replace(found, see=tuple(see.values()), tests=tuple(tests))
 
 
+    def _move_to_constraint(self, found: Found) -> Found:
+        """A finding about what is gathered inside a function, at the constraint that leaves out the axes."""
+        for one in self._laid.get((found.line.file, found.line.line), ()):
+            if found.over and one["by"] and not set(found.over) <= set(one["axes"]):
+                # What a helper is called for at several lines is decided there.
+                all_by = [other["by"] for laid in self._laid.values() for other in laid]
+                callers = {str(by[1:2]) for by in all_by if by[:1] == one["by"][:1]}
+                line = make_line(one["by"][len(callers) > 1])
+                axes = " and ".join(map(repr, found.over))
+                see = [("its sharding", each) for each in map(make_line, one["decided"][:1]) if each.line != line.line]
+                return replace(
+                    found, line=line, advice=f"name {axes} in this constraint, at the dimension that is sharded",
+                    see=(*see, ("computed", found.line), *found.see),
+                )  # fmt: skip
+        return found
+
     def _move_to_making_call(self, found: Found, known: Collection[str]) -> Found:
         """A finding about arguments that another call gave whole, at that call: there it can be mended. Where something
         placed them or decided how they lie, and no call gave them all so, those lines are told of anyway.
@@ -212,6 +232,15 @@ class _Lines:
             return found
         [line] = lines
         return replace(found, line=line, see=(("taken", found.line), *found.see))
+
+
+def _constraints_by_line(events: Events) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """The constraints on what is computed at each line."""
+    laid: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    for one in events.events_of_kind("laid-out"):
+        for place in one["lines"]:
+            laid[str(place[0]), int(place[1])].append(one)
+    return laid
 
 
 # What the program did comes before what came of it.
@@ -263,7 +292,7 @@ def _all_findings(
     codes = {(one.line.file, one.line.line): one.code for one in devices.find_left_on_one_device(events, large, set())}
     looped = [*taken.find_sharded_scans(events, large)]
     found = [one for one in found if not _is_finding_of_same_loop(one, looped)]
-    laid = {(str(place[0]), int(place[1])) for one in events.events_of_kind("laid-out") for place in one["lines"]}
+    laid = _constraints_by_line(events)
     # That what is computed is laid out otherwise is asked for there; that an argument comes otherwise is not.
     found = [
         one
@@ -283,6 +312,7 @@ def _all_findings(
     at = {(one.line.file, one.line.line) for one in (*found, *whole)}
     whole += (one for one in fetched.find_fetched_state(events, large) if (one.line.file, one.line.line) not in at)
     told |= {one.function for one in whole}
+    whole += (one for one in size_one.find_copies_by_size_one(events, large) if one.function not in told)
     whole += (
         one for one in beside.part_of_batch_whole(events, compiled, large) if one.function not in told
     )
@@ -328,6 +358,7 @@ def _findings_from_events(
     yield from padded.find_padding_mistakes(events)
     yield from devices.find_respelled_shardings(events)
     yield from names.find_logical_names(events)
+    yield from names.find_unmatched_keys(events, large)
     yield from looped
     yield from taken.find_sharded_shuffles(events, large)
     yield from taken.find_replicating_constraints(events, large, {one.line for one in found})

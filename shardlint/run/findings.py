@@ -16,7 +16,8 @@ class Found:
     `kind` is a word of the table in docs/run.md, `code` the rule of `check` for it, where there is one.
     `message` is one sentence, `arrays` the leaves it is about (`p['w1'] f32[512,1024]`), `advice` what
     to write instead, `bytes` what one device holds of them. `see` are other lines that have part in it,
-    `tests` those of pytest in which it was first seen.
+    `tests` those of pytest in which it was first seen. `over` are the mesh axes that what is gathered inside a function
+    was sharded over.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Found:
     code: str = ""
     see: tuple[tuple[str, Line], ...] = ()
     tests: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

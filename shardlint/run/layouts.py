@@ -24,6 +24,9 @@ from shardlint.verify.texts import size_text
 _SHARE = 16
 # What is gathered inside counts from this share of the data that it is computed of.
 _INSIDE = 4
+# What is gathered of rows counts from this share of all that the program moves, and from what outweighs its start.
+_OF_MOVED = 8
+_START = 2**14
 _TREE = 4
 # Along these what lies before or behind is needed.
 _ORDERED = compile_lazily(r"(?i)(sp|cp|seq|sequence|context|ctx|time|space|spatial|rows|cols)(_|\b|\d)")
@@ -54,7 +57,8 @@ def find_layout_mistakes(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
 
 def _find_moved(one: Compiled, least: int) -> Iterator[Found]:
     yield from _find_reordered(one, least)
-    for warned in one.program.warned:
+    # Of what happens at a line the largest is told of.
+    for warned in sorted(one.program.warned, key=lambda warned: -warned.bytes):
         if warned.bytes < least or not warned.line.file:
             continue
         shown, axes, of = (*warned.message.split("|"), "", "")[:3]
@@ -91,9 +95,9 @@ def _find_moved(one: Compiled, least: int) -> Iterator[Found]:
 
 def _find_gathered_choices(one: Compiled, least: int) -> Iterator[Found]:
     """Arrays that are gathered to choose a few numbers of them, if that is much of what the program moves."""
-    moved = sum(each.moved_bytes for each in one.program.collectives)
+    least = max(least, _moved_bytes(one) // _INSIDE)
     for warned in one.program.warned:
-        if warned.kind == "chosen-from" and max(least, moved // _INSIDE) <= warned.bytes and warned.line.file:
+        if warned.kind == "chosen-from" and warned.bytes >= least and warned.line.file:
             shown, axes, choice = warned.message.split("|")
             yield Found(
                 "gathered", one.function.name, warned.line,
@@ -165,6 +169,11 @@ def _least_moved_bytes(one: Compiled, run: Run) -> int:
     return max(run.limit, largest // _SHARE)
 
 
+def _moved_bytes(one: Compiled) -> int:
+    """Return what a call of a function moves."""
+    return sum(each.moved_bytes for each in one.program.collectives)
+
+
 def _find_gathered_result(one: Compiled, warned: Warned, axes: str) -> Found | None:
     """A result that is gathered, unless it is state: that is gathered where its optimizer is split by design."""
     number = int(warned.message.partition("|")[0])
@@ -191,6 +200,8 @@ def _find_gathered_rows(one: Compiled, warned: Warned) -> Found | None:
 
     Where they split weights too, or dimensions of several sizes, gathering is how they are meant to be used.
     """
+    if warned.bytes < max(_START, _moved_bytes(one) // _OF_MOVED):
+        return None
     array, axes, along, of = warned.message.split("|")
     names = _named_axes(axes)
     taken = [leaf for leaf in one.arguments if leaf.axes is None or names & set(sum(leaf.axes, ()))]
@@ -214,7 +225,7 @@ def _find_gathered_rows(one: Compiled, warned: Warned) -> Found | None:
         describe_leaves([rows]),
         "compute on each device's shard: keep the sharded dimension first in reshapes, select within each "
         "shard before selecting among shards, or constrain the result",
-        warned.bytes, see=(("function", one.function.line),),
+        warned.bytes, see=(("function", one.function.line),), over=tuple(sorted(names)),
     )  # fmt: skip
 
 

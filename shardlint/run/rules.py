@@ -49,6 +49,10 @@ def find_replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         # Moments in one row of numbers are split by a plan of their own, as those of their shapes are (ZeRO-1).
         rows = all(len(leaf.shape) < 2 for leaf in state if leaf.copies < one.partitions)
         mostly_split = split > 0 and not rows and split >= bytes_when_whole(leaf for leaf in state if leaf in wholes)
+        # Data-parallel training before another phase, which alone lays out otherwise what is like its arrays.
+        likes = [like for leaf in wholes if (like := run.find_split_like(leaf, one))]
+        if state and not split and all(like.at > one.at and like.function != one.function for like, _ in likes):
+            continue
         told = [
             leaf
             for leaf in wholes

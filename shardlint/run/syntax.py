@@ -174,6 +174,21 @@ def _own_returns(node: ast.AST) -> list[ast.Return]:
     return [one for child in ast.iter_child_nodes(node) for one in _own_returns(child)]
 
 
+def pair_line(file: str, key: str) -> int:
+    """The line of a file at which a name is paired with something, `{"embed": "data"}`, `("embed", "data")` or
+    `dict(embed="data")`; 0 if there is none, or several.
+    """
+    found = set()
+    for node in ast.walk(parse_file(file)):
+        if isinstance(node, ast.Dict):
+            found |= {one.lineno for one in node.keys if isinstance(one, ast.Constant) and one.value == key}
+        elif isinstance(node, ast.Tuple | ast.List) and len(node.elts) == 2:
+            found |= {one.lineno for one in node.elts[:1] if isinstance(one, ast.Constant) and one.value == key}
+        elif isinstance(node, ast.keyword) and node.arg == key and isinstance(node.value, ast.Constant | ast.Tuple):
+            found.add(node.value.lineno)
+    return found.pop() if len(found) == 1 else 0
+
+
 @cache
 def parse_file(file: str) -> ast.AST:
     """The syntax of a file; of one that cannot be read as Python, that of an empty one."""

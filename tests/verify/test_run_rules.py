@@ -279,3 +279,11 @@ class TestReports:
             text_report(empty) == "shardlint run: nothing to report: no jax program was compiled"
         )
         assert "no findings" in html_report(empty, "1")
+
+
+@pytest.mark.parametrize(("size", "other", "expected"), [(64, 0, 1), (8, 0, 0), (64, 1024, 0)])
+def test_a_gather_of_rows_is_told_of_if_it_is_much_of_what_moves(size: int, other: int, expected: int) -> None:
+    warned = Warned("gathered-inside", "f32[64,256]|'data'|64|", Line("/project/train.py", 7), size * 1024)
+    moved = [dataclasses.replace(GATHER, bytes=kib * 1024) for kib in (size, other)]
+    one = compiled("search", leaf("x", (64, 64), 8), warned=(warned,), collectives=tuple(moved))
+    assert len(examine_run([one], 256).found) == expected

@@ -95,7 +95,8 @@ def _paths_by_identity(wrapper: Any, args: Any, kwargs: Any) -> dict[int, str]:
     found: dict[int, str] = {}
     for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
         for path, one in jax.tree_util.tree_flatten_with_path(value)[0]:
-            found.setdefault(id(one), name + jax.tree_util.keystr(path))
+            # The one array of a NamedArray has no name.
+            found.setdefault(id(one), name + jax.tree_util.keystr(path).removesuffix("[<flat index 0>]"))
     # What a method belongs to, or a closure of equinox's, comes with the function.
     for path, one in jax.tree_util.tree_flatten_with_path(function)[0]:
         if hasattr(one, "shape"):

@@ -52,7 +52,7 @@ def _wrap_tree_map(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]
         before = len(_events)
         result = function(*args, **kwargs)
         if len(_events) > before or _is_prefix_of(jax, result):
-            _note_mapped_tree(jax, result, before)
+            _note_mapped_tree(jax, result, before, args[1:2])
         return result
 
     return map_and_note
@@ -80,8 +80,10 @@ def _is_prefix_of(jax: Any, tree: Any) -> bool:
 
 
 @silence_errors
-def _note_mapped_tree(jax: Any, result: Any, before: int) -> None:
-    """Take down a tree of shardings: of each leaf the line that made it, where the map did, and those of the map."""
+def _note_mapped_tree(jax: Any, result: Any, before: int, given: Any) -> None:
+    """Take down a tree of shardings: of each leaf the line that made it, where the map did, those of the map, and the
+    shape of what it was made for.
+    """
     found: list[tuple[str, list[Any]]] = []
     shardings: list[tuple[str, Any]] = []
     at = before
@@ -100,12 +102,17 @@ def _note_mapped_tree(jax: Any, result: Any, before: int) -> None:
         shardings.append((found[-1][0], one))
     if found and len(_trees) < _MOST:
         _trees[id(result)] = (result, found)
-        told = [[path, spec_text(one), not one.is_fully_replicated] for path, one in shardings]
-        if any(split for _, _, split in told):
+        shapes = [list(getattr(one, "shape", None) or ()) for one in jax.tree_util.tree_leaves(given)]
+        shapes = shapes if len(shapes) == len(shardings) else [[]] * len(shardings)
+        told = [
+            [path, spec_text(one), not one.is_fully_replicated, shape]
+            for (path, one), shape in zip(shardings, shapes, strict=True)
+        ]
+        if any(split for _, _, split, _ in told):
             write_event("shardings", lines=found[0][1], leaves=told)
 
 
-def _deciding_lines(one: Any) -> list[Any]:
+def deciding_lines(one: Any) -> list[Any]:
     """The lines that decided a sharding; none where several may have."""
     known = _leaves.get(id(one))
     if known is not None and known[0] is one:
@@ -124,7 +131,7 @@ def shardings_by_path(jax: Any, tree: Any) -> Iterator[tuple[str, list[Any]]]:
         name = jax.tree_util.keystr(path)
         if is_known(one):
             yield from ((name + rest, lines) for rest, lines in _trees[id(one)][1])
-        elif isinstance(one, jax.sharding.Sharding) and (lines := _deciding_lines(one)):
+        elif isinstance(one, jax.sharding.Sharding) and (lines := deciding_lines(one)):
             yield name, lines
 
 

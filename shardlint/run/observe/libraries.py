@@ -13,6 +13,9 @@ from .placed import bytes_of
 from .sink import silence_errors, write_event
 from .values import axes_in
 
+_MOST = 1000
+_mapped: set[str] = set()
+
 
 def _follow_calls(module: Any, name: str, after: Callable[..., None]) -> Any:
     """Have `module.name` followed by `after(frame, result, *args, **kwargs)`; what it was, or None."""
@@ -176,6 +179,23 @@ def _note_filter_shard(frame: Any, result: Any, x: Any, *args: Any, **kwargs: An
 def _watch_haliax(module: Any) -> None:
     for name in ("shard", "auto_sharded"):
         _follow_calls(module, name, functools.partial(_note_hax_shard, f"hax.{name}"))
+    partitioning = sys.modules["haliax.partitioning"]
+    _follow_calls(partitioning, "pspec_for_axis", functools.partial(_note_mapped_axes, partitioning))
+    if hasattr(partitioning, "_NamedJitWrapper"):
+        called.watch_calls(partitioning._NamedJitWrapper)
+
+
+def _note_mapped_axes(module: Any, frame: Any, result: Any, axes: Any, mapping: Any = None) -> None:
+    """The axes of an array that is sharded by a mapping of names; each of them once for a mapping."""
+    mapping = mapping if mapping is not None else module.current_thread_local_mapping()
+    each = axes.items() if isinstance(axes, dict) else axes if isinstance(axes, (tuple, list)) else (axes,)
+    pairs = (one if isinstance(one, tuple) else (getattr(one, "name", one), getattr(one, "size", None)) for one in each)
+    sizes = [[str(name), size] for name, size in pairs]
+    rules = {str(name): axes_in(target) for name, target in (mapping or {}).items()}
+    key = repr((rules, sizes))
+    if rules and key not in _mapped and len(_mapped) < _MOST:
+        _mapped.add(key)
+        write_event("mapped", rules=rules, sizes=sizes, lines=user_stack(3))
 
 
 def _note_hax_shard(name: str, frame: Any, result: Any, x: Any, *args: Any, **kwargs: Any) -> None:

@@ -7,7 +7,7 @@ import os
 import weakref
 from typing import Any
 
-from . import again, captured, mapped, processes, program, region, short
+from . import again, captured, decided, mapped, processes, program, region, short
 from .frames import place_of_source, user_lines_of_traceback, user_stack
 from .sink import silence_errors, write_event
 from .taken import find_taken_parts
@@ -100,8 +100,10 @@ def _note_lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donate
     if "SHARDLINT_RUN_PROCESS" in os.environ:
         facts["digest"] = processes.digest_program(computation)
     computations[computation] = facts
-    if laid := program.lines_laid_out(jaxpr):
-        write_event("laid-out", lines=laid)
+    for laid, eqn in program.lines_laid_out(jaxpr):
+        sharding, by = eqn.params["sharding"], user_lines_of_traceback(eqn.source_info.traceback)[:2]
+        axes = sorted(program.axes_of(sharding))
+        write_event("laid-out", lines=laid, by=by, axes=axes, decided=decided.deciding_lines(sharding))
     for each in (*program.find_requests(jaxpr), *short.find_short_constraints(jaxpr)):
         write_event("asked", function=facts["name"], **each)
     captured.note_captured(closed, facts["name"], facts["defined"], lines)
@@ -136,7 +138,7 @@ def _check_taken_parts(jaxpr: Any, donated: Any, facts: dict[str, Any]) -> None:
         shown = [names[at] if at < len(names) else f"argument {at}" for at in one["arguments"]]
         write_event(
             "donated-inside", inner=one["inner"], name=facts["name"], defined=facts["defined"], lines=one["lines"],
-            arguments=shown[:4], count=len(shown), bytes=size,
+            arguments=shown[:4], count=len(shown), bytes=size, donating=one["donating"],
         )  # fmt: skip
 
 

@@ -71,19 +71,21 @@ def lines_of_constraints(jaxpr: Any) -> dict[int, list[Any]]:
     }
 
 
-def lines_laid_out(jaxpr: Any) -> list[list[Any]]:
-    """The user's lines that make what a constraint lays out: what computes it, and what arranges it after that."""
-    found: dict[str, list[Any]] = {}
+def lines_laid_out(jaxpr: Any) -> Iterator[tuple[list[list[Any]], Any]]:
+    """The constraints of a program, each after the user's lines that make what it lays out: what computes it, and what
+    arranges it after that.
+    """
     for body in iterate_bodies(jaxpr):
         makers = {variable: eqn for eqn in body.eqns for variable in eqn.outvars}
         for eqn in body.eqns:
+            found = []
             atom = eqn.invars[0] if eqn.primitive.name == "sharding_constraint" else None
             while atom is not None and not hasattr(atom, "val") and atom in makers:
                 made = makers[atom]
-                for place in user_lines_of_traceback(made.source_info.traceback)[:1]:
-                    found[str(place)] = place
+                found += user_lines_of_traceback(made.source_info.traceback)[:1]
                 atom = max(made.invars, key=lambda one: bytes_when_whole(one.aval)) if _is_rearrangement(made) else None
-    return [*found.values()]
+            if found:
+                yield found, eqn
 
 
 def _is_rearrangement(eqn: Any) -> bool:
@@ -247,6 +249,11 @@ def indivisible_dimensions(sharding: Any, shape: Any) -> Iterator[tuple[int, int
         # One of what a model is initialised with stands for any number.
         if parts > 1 and shape[at] > 1 and shape[at] % parts:
             yield at, int(shape[at]), names, parts
+
+
+def axes_of(sharding: Any) -> set[str]:
+    """The axes that a sharding names."""
+    return {name for part in tuple(getattr(sharding, "spec", None) or ()) for name in axes_in(part)}
 
 
 def device_count_of(sharding: Any) -> int:

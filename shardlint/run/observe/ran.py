@@ -258,14 +258,24 @@ def describe_leaf(name: str, one: Any, at: int) -> dict[str, Any]:
         "bytes": bytes_when_whole(one),
         "held": bytes_per_device(one, sharding),
         "spec": spec_text(sharding) if sharding is not None else "the host",
+        "entries": sizes_in_entries(sharding),
         "devices": devices,
         "placed": bool(getattr(one, "committed", getattr(one, "_committed", False))),
         "made": made[1] if made is not None else [],
         "put": _lines_in_notes(_put, one),
         "decided": _lines_in_notes(_decided, one),
+        # What no call is known to have made may lie as it was asked for: `jnp.zeros(shape, device=sharding)`.
+        "asked": [] if made is not None else decided.deciding_lines(sharding),
         "reshaped": _lines_in_notes(_reshaped, one),
         "maker": made[2] if made is not None else "",
     }
+
+
+def sizes_in_entries(sharding: Any) -> list[dict[str, int]]:
+    """The mesh axes that each entry of a spec names, with their sizes; entries that name none are left out."""
+    spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
+    sizes = dict(mesh.shape) if mesh is not None else {}
+    return [{name: int(sizes.get(name, 1)) for name in axes_in(part)} for part in spec or () if axes_in(part)]
 
 
 def bytes_per_device(one: Any, sharding: Any) -> int:
@@ -284,7 +294,7 @@ def _note_respelled_call(known: Any, names: Any, args: Any, shardings: Any, befo
         return
     found = []
     for at, (now, then) in enumerate(zip(shardings, before, strict=False)):
-        if now is None or then is None or now == then:
+        if now is None or then is None or now == then or getattr(now, "mesh", 0) != getattr(then, "mesh", 0):
             continue
         if now.is_equivalent_to(then, len(args[at].shape)) and spec_text(now) != spec_text(then):
             name = names[at] if at < len(names) else f"argument {at}"

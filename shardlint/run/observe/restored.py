@@ -1,4 +1,4 @@
-"""Where arrays of the host come from that a file gave: the line that has them loaded, and keeps what it gets."""
+"""Where arrays come from that a file gave: the line that has them loaded, and keeps what it gets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from .frames import is_user, lines_at_call
 from .program import bytes_when_whole
 from .sink import silence_errors
 
+ORBAX = "orbax restore"
 _LEAST = 4096
 _LEAVES = 400
 
@@ -40,10 +41,21 @@ def _note_restored(result: Any, caller: Any, name: str) -> None:
     if jax is None or not hasattr(jax, "tree_util"):
         return
     lines: list[Any] = []
+    # What orbax restores of several items is no tree of jax.
+    result = dict(result.items()) if name == ORBAX and hasattr(result, "items") else result
     for one in jax.tree_util.tree_leaves(result)[:_LEAVES]:
-        if hasattr(one, "__array_interface__") and bytes_when_whole(one) >= _LEAST:
+        kind = "addressable_shards" if name == ORBAX else "__array_interface__"
+        if hasattr(one, kind) and bytes_when_whole(one) >= _LEAST:
             lines = lines or lines_at_call(caller)
             ran.note_host(one, lines, name)
+
+
+def _watch_orbax(module: Any) -> None:
+    """Checkpointers return arrays as they were saved, or as the target says. Those of each kind call others."""
+    for name in ("Checkpointer", "StandardCheckpointer", "AsyncCheckpointer", "CheckpointManager"):
+        kind: Any = getattr(module, name, None)
+        if "restore" in vars(kind or object):
+            kind.restore = _wrap_loader(kind.restore, ORBAX)
 
 
 def _watch_archives(module: Any) -> None:
@@ -58,5 +70,6 @@ INSTALLERS: dict[str, Callable[[Any], None]] = {
     "numpy.lib.npyio": _watch_archives,
     "joblib": lambda module: _watch_loaders(module, ("load",)),
     "safetensors.numpy": lambda module: _watch_loaders(module, ("load", "load_file")),
+    "orbax.checkpoint": _watch_orbax,
     "flax.serialization": lambda module: _watch_loaders(module, ("from_bytes", "msgpack_restore", "from_state_dict")),
 }

@@ -40,15 +40,16 @@ def _walk_body(
             yield {"what": "shuffled", "arguments": [given[0]], "lines": within or _operation_lines(eqn)}
         elif name in CALLS:
             lost = sorted(set(_arguments_not_donated(eqn, given, donated)))
-            if lost:
-                inside = str(eqn.params.get("name", ""))
-                yield {"what": "donated", "arguments": lost, "lines": _operation_lines(eqn), "inner": inside}
             for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
                 body = inner_jaxpr(eqn.params.get(key))
                 if hasattr(body, "eqns"):
-                    # What a library does stands at the line that called it.
                     source = str(getattr(getattr(body, "debug_info", None), "func_src_info", "") or "")
-                    lines = within or ([] if place_of_source(source) else _operation_lines(eqn))
+                    place = place_of_source(source)
+                    if lost:
+                        inner = {"inner": str(eqn.params.get("name", "")), "donating": place}
+                        yield {"what": "donated", "arguments": lost, "lines": _operation_lines(eqn), **inner}
+                    # What a library does stands at the line that called it.
+                    lines = within or ([] if place else _operation_lines(eqn))
                     yield from _walk_body(body, _arguments_inside(body.invars, given), donated, lines)
 
 

@@ -210,13 +210,13 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         ),
         "left-out": (
             "left-out", f"this shift sends zeros to {_describe_devices(seen)} along {axes}: its pairs leave them out",
-            f"make the pairs from jax.lax.axis_size({axis}), the size of the axis",
+            f"make the pairs from jax.lax.axis_size({axis}), the size of the axis", "",
         ),
         "open-ring": (
             "left-out", f"zeros reach {_describe_devices(seen)} in the first round, and the next devices later: "
             f"the ring "
             f"over {axes} is open, and the loop uses these values",
-            "close it: [(i, (i + 1) % n) for i in range(n)]",
+            "close it: [(i, (i + 1) % n) for i in range(n)]", "",
         ),
         "same-keys": (
             "same-random", f"every device along {axes} draws the same random numbers and does the same work: "

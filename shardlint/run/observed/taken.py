@@ -130,17 +130,17 @@ def find_inner_donations(events: Events, least: int) -> Iterator[Found]:
     """Donations of a jit that is called inside another one, which keeps the arguments."""
     told = set()
     for one in events.events_of_kind("donated-inside"):
-        place = first_line(one["lines"])
-        if place in told or one["bytes"] < least or one["bytes"] * _SHARE < events.largest_array_bytes:
+        called = first_line(one["lines"])
+        if called in told or one["bytes"] < least or one["bytes"] * _SHARE < events.largest_array_bytes:
             continue
-        told.add(place)
+        told.add(called)
         more = f" and {one['count'] - 2} more" if one["count"] > 2 else ""
         shown = ", ".join(one["arguments"][:2]) + more
+        inner = make_line(one["donating"])
         yield Found(
-            "donation", function_of_place(one["lines"][0]) if one["lines"] else one["name"], place,
+            "donation", one["name"], make_line(one["defined"]) if one["defined"] else called,
             f"{one['inner']} does not donate {shown} ({size_text(one['bytes'])}): it is called inside the "
             f"jitted function {one['name']}, which keeps them",
-            advice=(
-                "donate them in the outer jit: jax.jit(f, donate_argnums=...)"
-            ), bytes=one["bytes"], code="SL223",
+            advice="donate them in the outer jit: jax.jit(f, donate_argnums=...)", bytes=one["bytes"], code="SL223",
+            see=(("inner call", called), *((("inner jit", inner),) if inner.file else ())),
         )  # fmt: skip
