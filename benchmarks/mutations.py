@@ -24,7 +24,7 @@ from mutated import Text
 
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
-from shardlint.server.kept import Kept
+from shardlint.server.kept_programs import KeptPrograms
 from shardlint.source.decoding import decode_file
 
 _SEED, _NEAR = 5, 2
@@ -83,7 +83,7 @@ class Checked:
 
     def __init__(self, certainty: Certainty | None = None) -> None:
         self._options = Options(certainty=certainty)
-        self._kept: dict[Path, Kept] = {}
+        self._kept: dict[Path, KeptPrograms] = {}
         self._as_it_is: dict[Path, Counter[tuple[str, str]]] = {}
 
     def list_findings(self, place: Place, source: bytes) -> list[tuple[str, str, int, int]]:
@@ -91,7 +91,7 @@ class Checked:
         kept = self._kept.get(place.project)
         if kept is None:
             self._kept.clear()
-            kept = self._kept[place.project] = Kept(self._options)
+            kept = self._kept[place.project] = KeptPrograms(self._options)
         text = decode_file(place.file, source)
         kept.bring_up_to_date({place.file: text}, look=False)
         report = kept.check_open_file(place.file).report

@@ -36,7 +36,7 @@ from shardlint.rules_api import ledger
 from shardlint.rules_api.pages import render_page
 from shardlint.rules_api.registry import import_rules
 from shardlint.rules_api.rule import Rule
-from shardlint.verify.declared import json_schema
+from shardlint.verify.settings_fixtures import json_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -34,11 +34,11 @@ COMMANDS = {
 _CODE = (
     "run/init/write.py",
     "run/startup/factories.py",
-    "run/startup/written.py",
+    "run/startup/value_code.py",
     "verify/boot.py",
     "engine/cache",
 )
-_FINDINGS = {"Found": (3, 5), "Explanation": (0, 2)}
+_FINDINGS = {"RunFinding": (3, 5), "Explanation": (0, 2)}
 """Classes of findings of `shardlint run`: the positions of their message and their advice."""
 # Functions whose name tells more than their first argument, and what it tells.
 _NAMED = {

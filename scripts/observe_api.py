@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from shardlint_rules.upgrade import table
+from shardlint_rules.upgrade import name_table
 
 from shardlint.config.versions import format_release, parse_release
 
@@ -109,7 +109,7 @@ def _record_observation(entry: dict[str, Any], version: str, what: str) -> None:
 
 def render_page() -> str:
     """evaluation/api-versions.md."""
-    known = table.read_table()
+    known = name_table.read_table()
     versions = sorted({v for name in known.names.values() for v in name.observed}, key=parse_release)
     lines = [
         "# Names of JAX by release",
@@ -206,15 +206,15 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
-    data = json.loads(table.PATH.read_text("utf-8"))
+    data = json.loads(name_table.PATH.read_text("utf-8"))
     for interpreter in options.interpreters:
         print(f"{interpreter}: jax {observe_environment(interpreter, data)}")
     if options.interpreters and not options.check:
-        table.PATH.write_text(table.dump_table(data), "utf-8")
-        table.read_table.cache_clear()
-    known = table.read_table()
-    entries: list[table.Name | table.Keyword] = [*known.names.values(), *known.keywords.values()]
-    wrong = [line for entry in entries for line in table.find_disagreements(entry)]
+        name_table.PATH.write_text(name_table.dump_table(data), "utf-8")
+        name_table.read_table.cache_clear()
+    known = name_table.read_table()
+    entries: list[name_table.Name | name_table.Keyword] = [*known.names.values(), *known.keywords.values()]
+    wrong = [line for entry in entries for line in name_table.find_disagreements(entry)]
     print("\n".join(wrong) or "Claims and observations agree.")
     if options.check:
         current = PAGE.read_text("utf-8") if PAGE.is_file() else ""

@@ -98,14 +98,14 @@ print("NAMES " + json.dumps(answers))
 """
 
 
-def public_names_of(interpreter: Path) -> list[public_names.Shown]:
+def public_names_of(interpreter: Path) -> list[public_names.ReleaseNames]:
     """Return the public names of the libraries of an environment. Raises `RuntimeError` if they cannot be listed."""
     run = subprocess.run([str(interpreter), "-c", _PROBE], capture_output=True, text=True, timeout=600)
     answer = next((line for line in run.stdout.splitlines() if line.startswith("NAMES ")), None)
     if answer is None:
         raise RuntimeError(f"{interpreter} did not answer:\n{run.stderr}")
     return [
-        public_names.Shown(one["library"], one["version"], one["modules"])
+        public_names.ReleaseNames(one["library"], one["version"], one["modules"])
         for one in json.loads(answer.removeprefix("NAMES "))
     ]
 

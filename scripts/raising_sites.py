@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from shardlint.run.raised.exception_report import explain_exceptions
 from shardlint.run.raised.explain import explain_error
 from shardlint.run.raised.kinds import KINDS
 from shardlint.run.raised.layouts import ABOUT
 from shardlint.run.raised.recognition import recognise_error
-from shardlint.run.raised.record import Call, Error, Frame, Given, Leaf, decode_exception
-from shardlint.run.raised.told import explain_exceptions
+from shardlint.run.raised.record import Call, CallArgument, Error, Frame, Leaf, decode_exception
 
 PACKAGES = ("jax", "flax", "equinox", "haliax", "optax", "orbax.checkpoint")
 # Not for CPU devices, of experiments, or for the developers of the library.
@@ -69,7 +69,7 @@ def is_explained(site: RaisingSite) -> bool:
     """Return whether the exception of a site is explained if the failing call was given an array."""
     name = site.text.partition(":")[0].rpartition(".")[2]
     array = Leaf("x", "f32", (8, 4), spec="P('data', None)", mesh={"data": 4})
-    call = Call("f", "", ("x",), (Given("x", "x", False, True, (array,)),), None)
+    call = Call("f", "", ("x",), (CallArgument("x", "x", False, True, (array,)),), None)
     frame = Frame("train.py", 1, 1, "main", 1, call)
     inside = ((f"site-packages/{site.file}", site.lines[0], ""),)
     error = Error(name, (name,), site.text.partition(": ")[2], (frame,), inside)

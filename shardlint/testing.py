@@ -254,8 +254,8 @@ def run_proof(code: str) -> None:
     assert done.returncode == 0, f"the proof of {code} does not hold:\n{done.stdout}{done.stderr}"
 
 
-def _assert_same(expected: Path, made: Path) -> None:
-    one, two = expected.read_bytes(), made.read_bytes()
+def _assert_same(expected: Path, path: Path) -> None:
+    one, two = expected.read_bytes(), path.read_bytes()
     if one != two:
         import difflib
 

@@ -25,7 +25,7 @@ from shardlint.model.values import Value
 from shardlint.rules_api import registry
 from shardlint.source import packs
 from shardlint.syntax import FileFacts
-from shardlint.verify.contain import heed_signals
+from shardlint.verify.containment import heed_signals
 from tests.programs import Warmed
 
 PACK = Path(__file__).parent / "pack"

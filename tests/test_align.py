@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.rewrite.align import align_layer
+from shardlint.rewrite.bracket_alignment import align_layer
 from shardlint.rewrite.edits import Layer, back_through, forward_through
 from shardlint.rewrite.fix import fix_files
 from shardlint.rules_api.rule import Edit

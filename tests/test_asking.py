@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.rewrite.asking import Asking
 from shardlint.rewrite.fix import fix_files
+from shardlint.rewrite.interactive_fixes import Asking
 from tests.conftest import PACK
 
 pty = pytest.importorskip("pty", reason="needs POSIX")

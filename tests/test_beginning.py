@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import shardlint
 from shardlint.engine.catalogue import rule_cards
-from shardlint.source.beginning import Beginnings
+from shardlint.source.line_beginnings import Beginnings
 
 FOLDERS = (Path(shardlint.__file__).parent, Path(shardlint_rules.__file__).parent, Path(__file__).parent / "mistakes")
 NAMES = sorted({(code, pattern) for code, card in rule_cards().items() for pattern in card.lines})

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.config.certainty import Certainty
-from shardlint.engine.cache import shard
+from shardlint.engine.cache import project_cache
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome, Report
 from shardlint.engine.run import check_paths
@@ -97,7 +97,7 @@ def project(write: Write, memory: Path) -> Path:
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing had been changed for a while: what is quite new is known by its content only."""
-    monkeypatch.setattr(shard, "_TICK", -10_000_000_000)
+    monkeypatch.setattr(project_cache, "_TICK", -10_000_000_000)
 
 
 def told(report: Report) -> str:
@@ -219,7 +219,7 @@ def test_pins_of_the_same_size_and_time_are_noticed(project: Path, checked: list
 def test_a_file_changed_within_a_tick_is_noticed(
     project: Path, checked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard, "_TICK", 2_000_000_000)
+    monkeypatch.setattr(project_cache, "_TICK", 2_000_000_000)
     again(project, checked)
     path = project / "step.py"
     before = path.stat()

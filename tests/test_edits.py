@@ -12,10 +12,10 @@ from shardlint.config.certainty import Certainty
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
 from shardlint.engine.run import check_paths
-from shardlint.server.kept import Kept
+from shardlint.server.kept_programs import KeptPrograms
 from shardlint.source.searches import PART, WORD
 from shardlint.source.text import Source
-from shardlint.syntax.edited import Edited, Text, code_digests
+from shardlint.syntax.file_edits import Edited, Text, code_digests
 from shardlint.syntax.parts import EVERY, OUTLINE
 from tests.test_one_answer import project
 
@@ -86,7 +86,7 @@ def test_the_cache_after_random_edits(folder: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_server_after_random_edits(folder: Path, seed: int) -> None:
     project(folder, seed)
-    chance, kept = random.Random(seed), Kept(OPTIONS)
+    chance, kept = random.Random(seed), KeptPrograms(OPTIONS)
     for _ in range(12):
         what = edit_folder(folder, chance)
         files = sorted(folder.rglob("*.py"))
@@ -99,15 +99,15 @@ def test_the_server_after_random_edits(folder: Path, seed: int) -> None:
 
 def looked_at(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The rules that are asked at sites in a run with the cache."""
-    from shardlint.engine.groups import Look
+    from shardlint.engine.groups import FileCheck
 
     asked: list[str] = []
-    ask = Look._ask_rule
+    ask = FileCheck._ask_rule
     monkeypatch.setattr(
-        Look, "_ask_rule", lambda self, site, check: (asked.append(site.rule.code), ask(self, site, check))
+        FileCheck, "_ask_rule", lambda self, site, check: (asked.append(site.rule.code), ask(self, site, check))
     )
     check_paths([folder], OPTIONS, cached=True)
-    monkeypatch.setattr(Look, "_ask_rule", ask)
+    monkeypatch.setattr(FileCheck, "_ask_rule", ask)
     return asked
 
 
@@ -169,11 +169,11 @@ def test_a_function_that_is_added_costs_what_looks_for_its_name(
     helpers.write_text(HELPERS)
     looked_at(folder, monkeypatch)
     helpers.write_text(HELPERS + ADDED.replace("added", "another"))
-    from shardlint.engine.groups import Look
+    from shardlint.engine.groups import FileCheck
 
     looks: list[Path] = []
-    find = Look.run_rules
-    monkeypatch.setattr(Look, "run_rules", lambda self, *rest: looks.append(self.facts.path) or find(self, *rest))
+    find = FileCheck.run_rules
+    monkeypatch.setattr(FileCheck, "run_rules", lambda self, *rest: looks.append(self.facts.path) or find(self, *rest))
     check_paths([folder], OPTIONS, cached=True)
     assert set(looks) == {helpers}
     looks.clear()
@@ -216,7 +216,7 @@ class Trainer:
 def test_a_name_that_an_edit_elsewhere_gives_is_followed(folder: Path) -> None:
     path = folder / "named.py"
     path.write_text(NAMED)
-    server = Kept(OPTIONS)
+    server = KeptPrograms(OPTIONS)
     found = []
     for text in (
         NAMED,
@@ -226,7 +226,7 @@ def test_a_name_that_an_edit_elsewhere_gives_is_followed(folder: Path) -> None:
     ):
         overlay = {path: Source(path, text)}
         server.bring_up_to_date(overlay, look=False)
-        fresh = Kept(OPTIONS)
+        fresh = KeptPrograms(OPTIONS)
         fresh.bring_up_to_date(overlay, look=False)
         found.append(told(server.check_open_file(path)))
         assert found[-1] == told(fresh.check_open_file(path))

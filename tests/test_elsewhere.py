@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.config.folders import Places
-from shardlint.engine.changes.elsewhere import Elsewhere
+from shardlint.engine.changes.caused_findings import Elsewhere
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.engine.run import check_paths

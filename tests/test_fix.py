@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardlint.engine.results import Options
-from shardlint.rewrite.attempt import Attempt, _explain_unwritable
 from shardlint.rewrite.edits import Layer, back_through, forward_through
 from shardlint.rewrite.fix import (
     FixedFile,
@@ -27,6 +26,7 @@ from shardlint.rewrite.fix import (
     unified_diff,
     write_atomically,
 )
+from shardlint.rewrite.project_fixes import Attempt, _explain_unwritable
 from shardlint.rules_api.rule import Edit
 from shardlint.source.files import replace_file
 from shardlint.source.text import Source

@@ -10,7 +10,7 @@ import pytest
 from shardlint.engine.results import Options
 from shardlint.rewrite.edits import Layer
 from shardlint.rewrite.fix import fix_files
-from shardlint.rewrite.untouched import explain_misread
+from shardlint.rewrite.tree_checks import explain_misread
 from shardlint.rules_api.rule import Edit
 from shardlint.source.decoding import decode_file
 from shardlint.syntax import read_facts

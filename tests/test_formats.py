@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.output import outputs as outs
-from shardlint.output.look import Look, look_of
+from shardlint.output.terminal_style import TerminalStyle, look_of
 from tests.conftest import Ran
 from tests.schemas import jsonschema
 
@@ -357,7 +357,7 @@ def in_terminal(arguments: list[str], root: Path, columns: int, code: str = "") 
 
 
 def test_prose_is_wrapped_and_code_cut() -> None:
-    look = Look(width=44)
+    look = TerminalStyle(width=44)
     assert max(map(len, look.wrap_prose("word " * 12))) <= 44
     assert look.code_width == 40
-    assert look_of(sys.stderr, "never") == Look(width=look_of(sys.stderr, "never").width)
+    assert look_of(sys.stderr, "never") == TerminalStyle(width=look_of(sys.stderr, "never").width)

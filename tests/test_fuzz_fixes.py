@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from shardlint.rewrite.fix import FixedFile
-from shardlint.rules_api.rule import Finding, Named
+from shardlint.rules_api.rule import Finding, RuleIdentity
 from shardlint.source.decoding import decode_file
 from tests.loading import load
 
@@ -59,6 +59,6 @@ def test_what_is_wrong_is_seen(before: bytes, after: bytes, said: str) -> None:
     path = Path("x.py")
     outcome = FixedFile(path, decode_file(path, before), decode_file(path, after))
     assert load("fuzz_fixes").explain_wrong_fix(outcome, [b"# kept"], Counter(), Counter()).startswith(said or "")
-    outcome.done = [Finding(Named("SL1", "x"), 0, 1, "", "")]
+    outcome.done = [Finding(RuleIdentity("SL1", "x"), 0, 1, "", "")]
     if not said:
         assert load("fuzz_fixes").explain_wrong_fix(outcome, [b"# kept"], Counter(SL1=1), Counter(SL1=1)) == "left: ['SL1']"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.config.certainty import Certainty
-from shardlint.engine.cache import shard
+from shardlint.engine.cache import project_cache
 from shardlint.engine.results import Options
 from shardlint.engine.run import check_paths
 from shardlint.facts.name_lists import _lists_in_configs
@@ -45,7 +45,7 @@ OPTIONS = Options(certainty=Certainty.POSSIBLE, select=("SL216",))
 @pytest.fixture(autouse=True)
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("SHARDLINT_CACHE_DIR", str(tmp_path / "memory"))
-    monkeypatch.setattr(shard, "_TICK", -10_000_000_000)
+    monkeypatch.setattr(project_cache, "_TICK", -10_000_000_000)
     yield
 
 

@@ -18,7 +18,7 @@ from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.engine.run import check_paths as check_in_process
 from shardlint.model import project
-from shardlint.rewrite.unused import drop_unused_imports
+from shardlint.rewrite.unused_imports import drop_unused_imports
 from shardlint.source.decoding import decode_file
 from shardlint.source.find import find_python_files
 from shardlint.source.text import MAX_BYTES, NOTEBOOK_BYTES, Source, Unreadable, read_bytes

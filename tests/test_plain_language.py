@@ -110,7 +110,7 @@ def _why(one, effect):
 def check(found, total):
     table = {"a": ("a", "`x` is lost", "keep it"), "b": ("b", f"{len(found)} are lost", "keep them")}
     kind, message, advice = table[found]
-    yield Found(kind, "f", 1, message, (), advice)
+    yield RunFinding(kind, "f", 1, message, (), advice)
 
 def explain(found, total):
     message, advice = _why(found, total)

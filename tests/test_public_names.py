@@ -19,9 +19,9 @@ def test_the_table_is_packed_as_it_was_shown() -> None:
 
 def test_a_name_is_of_the_releases_that_showed_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shown = [
-        public_names.Shown("jax", "0.4.30", {"jax": ["f()", "lax", "old"], "jax.lax": ["psum()"]}),
-        public_names.Shown("jax", "0.5.3", {"jax": ["f()", "old"], "jax.more": ["*"]}),
-        public_names.Shown("jax", "0.12", {"jax": ["f()", "new"], "jax.lax": ["psum()"]}),
+        public_names.ReleaseNames("jax", "0.4.30", {"jax": ["f()", "lax", "old"], "jax.lax": ["psum()"]}),
+        public_names.ReleaseNames("jax", "0.5.3", {"jax": ["f()", "old"], "jax.more": ["*"]}),
+        public_names.ReleaseNames("jax", "0.12", {"jax": ["f()", "new"], "jax.lax": ["psum()"]}),
     ]
     path = tmp_path / "names.json"
     path.write_text(public_names.pack_table(shown), "utf-8")

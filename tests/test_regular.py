@@ -12,8 +12,8 @@ import pytest
 
 from shardlint.config.settings import BadSettings, given_settings, settings_in
 from shardlint.rewrite.line_length import configured_length
-from shardlint.source import regular
-from shardlint.source.regular import NotRegular, TooLarge, parse_toml, read_beginning, read_regular
+from shardlint.source import regular_files
+from shardlint.source.regular_files import NotRegular, TooLarge, parse_toml, read_beginning, read_regular
 
 Write = Callable[..., Path]
 ROOT = Path(__file__).parent.parent
@@ -123,7 +123,7 @@ def test_a_pipe_or_device_states_no_line_length(tmp_path: Path, name: str) -> No
 @pytest.mark.parametrize("name", NAMES)
 def test_a_large_file_states_no_line_length(tmp_path: Path, name: str, no_reading: None) -> None:
     with (tmp_path / name).open("wb") as file:
-        file.truncate(regular.CONFIGURATION_BYTES + 1)
+        file.truncate(regular_files.CONFIGURATION_BYTES + 1)
     assert configured_length(tmp_path) is None
 
 
@@ -176,7 +176,7 @@ def test_settings_are_no_pipe_or_device(tmp_path: Path) -> None:
 # one door
 
 # What is read there is the data of shardlint and of rule packs, or the user's own pipe.
-_ALLOWED = {"source/regular.py", "source/files.py", "source/text.py", "rules_api/ledger.py", "rules_api/pages.py"}
+_ALLOWED = {"source/regular_files.py", "source/files.py", "source/text.py", "rules_api/ledger.py", "rules_api/pages.py"}
 _FOLDERS = ("config", "source", "syntax", "model", "rules_api", "engine", "rewrite")
 
 

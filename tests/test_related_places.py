@@ -12,11 +12,11 @@ from lsprotocol import types as lsp
 
 from shardlint.engine.results import FileReport, Options, Report
 from shardlint.engine.run import check_paths
-from shardlint.output.related import related_places
+from shardlint.output.related_places import related_places
 from shardlint.output.sarif import sarif_report
-from shardlint.server.session import Shown
+from shardlint.server.protocol_findings import editor_diagnostics
+from shardlint.server.session import ShownDiagnostics
 from shardlint.server.texts import Buffer
-from shardlint.server.told import editor_diagnostics
 from tests.conftest import Write
 from tests.test_formats import jsonschema, schema
 
@@ -81,7 +81,7 @@ def test_sarif_has_them_as_related_locations(report: Report) -> None:
 def test_an_editor_has_them_as_related_information(report: Report) -> None:
     (file,) = report.reports
     path = Path(os.path.realpath(file.path))
-    shown = Shown(Buffer(path.as_uri(), path, file.source, 1), tuple(file.findings))
+    shown = ShownDiagnostics(Buffer(path.as_uri(), path, file.source, 1), tuple(file.findings))
     (one,) = editor_diagnostics(shown, "utf-16")[path.as_uri()]
     assert [
         (each.location.uri, each.location.range.start.line) for each in one.related_information or ()
@@ -97,7 +97,7 @@ def test_an_editor_has_them_as_related_information(report: Report) -> None:
 def test_lines_of_an_earlier_text_are_not_linked(report: Report) -> None:
     (file,) = report.reports
     path = Path(os.path.realpath(file.path))
-    shown = Shown(Buffer(path.as_uri(), path, file.source, 1), carried=tuple(file.findings))
+    shown = ShownDiagnostics(Buffer(path.as_uri(), path, file.source, 1), carried=tuple(file.findings))
     (one,) = editor_diagnostics(shown, "utf-16")[path.as_uri()]
     assert one.related_information is None
 

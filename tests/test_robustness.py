@@ -14,7 +14,7 @@ from shardlint.config.certainty import Certainty
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.output import json_, text
-from shardlint.output.look import PLAIN
+from shardlint.output.terminal_style import PLAIN
 from shardlint.rewrite.fix import fix_files
 
 Write = Callable[..., Path]

@@ -9,7 +9,7 @@ import pytest
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
 from shardlint.model import Program
-from shardlint.server.kept import Kept
+from shardlint.server.kept_programs import KeptPrograms
 from shardlint.source.decoding import decode_file
 from shardlint.source.text import Source
 from tests.conftest import Write
@@ -83,7 +83,7 @@ def source(root: Path, name: str, text: str) -> Source:
 def test_each_edit_gives_what_a_new_check_gives(write: Write, turn: int) -> None:
     root = write({**FILES, "pyproject.toml": "[project]\nname = 'p'\ndependencies = ['jax==0.12.0']\n"})
     texts = dict(FILES)
-    kept = Kept(Options())
+    kept = KeptPrograms(Options())
     told: set[str] = set()
     for name, text in [*EDITS[turn:], *EDITS[:turn]]:
         texts[name] = text
@@ -101,7 +101,7 @@ def test_each_edit_gives_what_a_new_check_gives(write: Write, turn: int) -> None
 
 def test_what_does_not_rest_on_an_edit_is_not_asked_again(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write({**FILES, "pyproject.toml": "[project]\nname = 'p'\ndependencies = ['jax==0.12.0']\n"})
-    kept = Kept(Options(select=("SL315",)))
+    kept = KeptPrograms(Options(select=("SL315",)))
     kept.bring_up_to_date({root / "evaluate.py": source(root, "evaluate.py", EVALUATE)}, look=True)
     kept.check_open_file(root / "evaluate.py")
     asked: list[str] = []

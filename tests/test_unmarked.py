@@ -42,7 +42,7 @@ def test_files_of_a_named_folder_find_each_other(unmarked: Path) -> None:
 
 def test_a_mark_below_a_named_folder_wins(unmarked: Path) -> None:
     (unmarked / "part" / "pyproject.toml").write_text("")
-    places = Places(given=[unmarked])
+    places = Places(paths=[unmarked])
     assert places.project_root(str(unmarked / "part")) == str(unmarked / "part")
     assert places.project_root(str(unmarked)) == str(unmarked)
 
@@ -50,12 +50,12 @@ def test_a_mark_below_a_named_folder_wins(unmarked: Path) -> None:
 def test_a_package_belongs_to_the_folder_it_lies_in(unmarked: Path) -> None:
     (unmarked / "part" / "__init__.py").write_text("")
     part = unmarked / "part"
-    assert Places(given=[part]).project_root(str(part)) == str(unmarked)
+    assert Places(paths=[part]).project_root(str(part)) == str(unmarked)
     assert Places().project_root(str(part)) == str(unmarked)
 
 
 def test_of_several_the_outermost(unmarked: Path) -> None:
     (unmarked / "part" / "deep").mkdir()
     deep = str(unmarked / "part" / "deep")
-    assert Places(given=[Path(deep), unmarked]).project_root(deep) == str(unmarked)
-    assert Places(given=[unmarked / "par"]).project_root(deep) == deep
+    assert Places(paths=[Path(deep), unmarked]).project_root(deep) == str(unmarked)
+    assert Places(paths=[unmarked / "par"]).project_root(deep) == deep

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shardlint_rules.upgrade.table import read_table
+from shardlint_rules.upgrade.name_table import read_table
 
 from shardlint.engine.results import Options
 from shardlint.engine.run import check_paths

@@ -11,7 +11,7 @@ import pytest
 
 from shardlint.config.certainty import Certainty
 from shardlint.engine.catalogue import may_reach_certainty, rule_cards
-from shardlint.engine.conditions import Around
+from shardlint.engine.conditions import ProjectConditions
 from shardlint.engine.dispatch import find_sites
 from shardlint.engine.index import RuleIndex
 from shardlint.engine.one_file import Checker
@@ -118,13 +118,13 @@ class _Named(_Probe):
 @pytest.mark.parametrize(
     ("around", "meets"),
     [
-        (Around(), True),
-        (Around(says=lambda texts, own: texts == ("initialize",)), True),
-        (Around(says=lambda texts, own: False), False),
-        (Around(is_test=True), False),
+        (ProjectConditions(), True),
+        (ProjectConditions(says=lambda texts, own: texts == ("initialize",)), True),
+        (ProjectConditions(says=lambda texts, own: False), False),
+        (ProjectConditions(is_test=True), False),
     ],
 )
-def test_the_project_is_asked_before_the_file_is_parsed(around: Around, meets: bool) -> None:
+def test_the_project_is_asked_before_the_file_is_parsed(around: ProjectConditions, meets: bool) -> None:
     text = b"x.close()\n"
     assert bool(RuleIndex.index_rules([_Probe()]).words_in(["close"], text, around)) is meets
 
@@ -169,5 +169,5 @@ def test_what_a_method_is_called_on_is_evaluated_once(
 
 def test_files_of_module_level_decorators_wake_few_rules() -> None:
     index = RuleIndex.index_rules([card for card in rule_cards().values() if may_reach_certainty(card, Certainty.LIKELY)], Certainty.LIKELY)
-    asked = index.words_in(index.make_screen.find_words(CLEAN.encode()), CLEAN.encode(), Around(imports=lambda one: False, is_mapped=lambda: False))
+    asked = index.words_in(index.make_screen.find_words(CLEAN.encode()), CLEAN.encode(), ProjectConditions(imports=lambda one: False, is_mapped=lambda: False))
     assert not asked

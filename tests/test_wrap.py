@@ -12,7 +12,7 @@ from shardlint.engine.results import Options
 from shardlint.rewrite.edits import Layer, back_through, forward_through
 from shardlint.rewrite.fix import fix_files
 from shardlint.rewrite.line_length import configured_length
-from shardlint.rewrite.wrap import line_length, wrap_lines
+from shardlint.rewrite.line_wrapping import line_length, wrap_lines
 from shardlint.rules_api.rule import Edit
 from shardlint.source.text import Source
 

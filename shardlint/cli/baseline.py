@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shardlint.config.folders import Places
 from shardlint.engine.adoption.baseline import save_entries
-from shardlint.engine.adoption.known import (
+from shardlint.engine.adoption.known_findings import (
     are_baselines_different,
     checks_all_rules,
     compare_with_baseline,
@@ -28,7 +28,7 @@ def record_baselines(paths: Sequence[Path], options: Options, add: bool, cached:
     """
 
     report = check_paths(paths, options, cached=cached)
-    places = Places(config=options.config, given=paths)
+    places = Places(config=options.config, paths=paths)
     found = choose_files(paths, options, places)
     lines = list(skipped_files(report))
     new = 0

@@ -12,8 +12,8 @@ from shardlint.cli.options import (
     FAILED,
     PATHS,
     STDIN,
-    Given,
     OneOf,
+    PathOption,
     named_alone,
     options_of,
     shared_options,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "repeatable, with a file for all but one.",
 )
 @click.option(
-    "--output-file", type=Given(path_type=Path, dir_okay=False), help="Write the report to this file."
+    "--output-file", type=PathOption(path_type=Path, dir_okay=False), help="Write the report to this file."
 )
 @click.option(
     "--color",
@@ -141,7 +141,7 @@ def _parse_diff_base(said: str | None) -> str | None:
         return None
     if not said or said.startswith("-"):
         raise click.UsageError(f"--diff-base is {said!r}; write a git revision, such as origin/main")
-    from shardlint.engine.changes.before import base_of
+    from shardlint.engine.changes.revision_files import base_of
 
     return base_of(said)
 
@@ -149,8 +149,8 @@ def _parse_diff_base(said: str | None) -> str | None:
 def _files_to_check(paths: Sequence[Path], since: str) -> list[Path]:
     """The files to check: those named, and in folders those that changed."""
     from shardlint.config.folders import shown_folder
-    from shardlint.engine.changes.before import changed_files
-    from shardlint.source.other import other_kind
+    from shardlint.engine.changes.revision_files import changed_files
+    from shardlint.source.other_formats import other_kind
 
     found: list[Path] = []
     for path in paths or (Path(),):
@@ -176,7 +176,7 @@ def _write_suppressions(report: Report, options: Options, reason: str) -> int:
     """Write the comments; how many files could not be changed."""
     from shardlint.output.phrases import format_count
     from shardlint.output.printable import make_printable
-    from shardlint.rewrite.silence import silence_findings
+    from shardlint.rewrite.suppression_comments import silence_findings
 
     done = silence_findings(report, options, reason.strip())
     for path, problem in done.problems:

@@ -14,7 +14,7 @@ from shardlint.cli.options import (
     FAILED,
     PATHS,
     STDIN,
-    Given,
+    PathOption,
     named_alone,
     options_of,
     shared_options,
@@ -24,9 +24,9 @@ from shardlint.output import by_project
 from shardlint.output.phrases import format_count
 from shardlint.output.printable import make_printable
 from shardlint.output.text import render_frames
-from shardlint.rewrite.asking import Asking
 from shardlint.rewrite.fix import FixReport, Gate, binary_patch, fix_text, unified_diff
 from shardlint.rewrite.fix import fix_files as run
+from shardlint.rewrite.interactive_fixes import Asking
 from shardlint.rules_api.rule import Finding
 from shardlint.source.streams import is_terminal
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option("--interactive", is_flag=True, help="Show the diff of each fix, and ask whether to apply it.")
 @click.option(
     "--python",
-    type=Given(path_type=Path, exists=True, dir_okay=False),
+    type=PathOption(path_type=Path, exists=True, dir_okay=False),
     help="The project's own Python, for --verify. Default: as for `shardlint verify`.",
 )
 @STDIN
@@ -129,7 +129,7 @@ def _fix_text(name: Path, data: bytes, options: Options, unsafe: bool, show_diff
 @contextlib.contextmanager
 def _fixture_gate(python: Path | None) -> Iterator[Gate]:
     """The gate that runs fixtures; that they cannot be run is an error of the run."""
-    from shardlint.rewrite.proving import Proving
+    from shardlint.rewrite.fixture_proofs import Proving
     from shardlint.verify.cannot_run import CannotRun
 
     try:

@@ -16,7 +16,7 @@ import click
 
 from shardlint import __version__
 from shardlint.cli.options import FAILED, parse_list_option, split_entries
-from shardlint.config.meant import did_you_mean
+from shardlint.config.suggestions import did_you_mean
 
 # A sum of a thousand terms is a thousand deep; Python frames are on the heap, so this costs nothing until used.
 _NESTING = 15_000

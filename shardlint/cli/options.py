@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shardlint.engine.results import Options
 
 
-class Given(click.Path):
+class PathOption(click.Path):
     """A path; an empty one, as of a variable that is not set, is none: to `pathlib` it is this folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -29,7 +29,7 @@ class OneOf(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The word. Fails where there is no such."""
-        from shardlint.config.meant import did_you_mean
+        from shardlint.config.suggestions import did_you_mean
 
         if value not in self.choices:
             self.fail(f"there is no {value!r}; {did_you_mean(str(value), self.choices)}", param, ctx)
@@ -39,10 +39,10 @@ class OneOf(click.Choice[str]):
 FAILED = 2
 """The exit code of a run that could not be done as asked."""
 
-PATHS = click.argument("paths", nargs=-1, type=Given(path_type=Path))
+PATHS = click.argument("paths", nargs=-1, type=PathOption(path_type=Path))
 
 STDIN = click.option(
-    "--stdin-filename", type=Given(path_type=Path), help="Name of the text on standard input (path -)."
+    "--stdin-filename", type=PathOption(path_type=Path), help="Name of the text on standard input (path -)."
 )
 
 
@@ -84,7 +84,7 @@ def add_rule_options(command: Any) -> Any:
         click.option(
             "--config",
             metavar="FILE",
-            type=Given(path_type=Path, exists=True, dir_okay=False),
+            type=PathOption(path_type=Path, exists=True, dir_okay=False),
             help="Read the settings from this file, not from the nearest shardlint.toml or pyproject.toml.",
         ),
         click.option("--pedantic", is_flag=True, help="Same as --certainty possible."),

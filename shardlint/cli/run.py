@@ -14,16 +14,16 @@ from shardlint.run.dumps import collect_dumps
 from shardlint.run.examine import examine_run, least_reported_bytes
 from shardlint.run.findings import Facts
 from shardlint.run.observed.events import load_events as read_events
+from shardlint.run.process_runs import run_several
 from shardlint.run.pythons import explain_missing_jax
-from shardlint.run.raised.told import Told, explain_recorded
+from shardlint.run.raised.exception_report import ExplainedException, explain_recorded
 from shardlint.run.report import Report, json_report, text_report
-from shardlint.run.several import run_several
 from shardlint.source.streams import is_coloured
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.fixture import parse_bytes
-from shardlint.verify.here import working_directory
 from shardlint.verify.options import make_parsing_callback, time_limit
 from shardlint.verify.progress import tell_progress
+from shardlint.verify.working_directory import working_directory
 
 _DEFAULT = 8
 
@@ -137,7 +137,7 @@ def run(
 def _run_program_once(
     words: list[str], given: dict[str, str], folder: Path, raised: Path, devices: int | None, large: int | None,
     timeout: float | None, memory: int | None,
-) -> tuple[launch.Ended, Facts, list[Told], int]:  # fmt: skip
+) -> tuple[launch.Ended, Facts, list[ExplainedException], int]:  # fmt: skip
     env = launch.run_environment(folder, devices or _DEFAULT, devices is not None, given)
     env["SHARDLINT_RUN_RAISED"] = str(raised)
     ended = launch.run_program(words, env, folder, timeout, memory, devices or _DEFAULT)

@@ -162,12 +162,12 @@ def _is_reason_reported(reasons: str, group: by_project.Group) -> bool:
     return any(first.startswith(_PLACE.sub("", one)) for one in group.fix_obstacles)
 
 
-def _unchecked_files_lines(report: FixReport, told: Collection[Path]) -> Iterator[str]:
+def _unchecked_files_lines(report: FixReport, paths: Collection[Path]) -> Iterator[str]:
     """Yield the section about files that were not checked, except those with findings that say so."""
     lines = [
         f"- {_markdown_code(path.as_posix())}: {_markdown_prose(why)}"
         for path, why in report.skipped
-        if path not in told
+        if path not in paths
     ]
     lines += [
         f"- {_markdown_code(path.as_posix())}: {_markdown_prose(fault.reason)}"

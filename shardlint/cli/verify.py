@@ -18,10 +18,9 @@ from shardlint.source.files import cache_folder, replace_file
 from shardlint.source.streams import is_coloured
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.deferred import Deferred
-from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh
+from shardlint.verify.fixture_files import fixture_files
 from shardlint.verify.golden import compare_with_goldens, read_goldens
-from shardlint.verify.here import leave_if_removed, working_directory
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.options import make_parsing_callback, time_limit
 from shardlint.verify.plan import Request, verify_fixtures, verify_proofs
@@ -32,6 +31,7 @@ from shardlint.verify.rule_check import check_rules
 from shardlint.verify.runner import MEMORY, SECONDS
 from shardlint.verify.shard import Shard
 from shardlint.verify.topology import parse_topology
+from shardlint.verify.working_directory import leave_if_removed, working_directory
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _SHOWN = ("python", "jax", "equinox", "flax", "haliax", "einshard")
@@ -246,7 +246,7 @@ def verify(
 
 def _fixtures_touched(files: dict[Path, list[str]], since: str, here: Path) -> dict[Path, list[str]]:
     """The files and fixtures that a change can touch. Ends the run where there are none."""
-    from shardlint.verify.since import touched_fixtures
+    from shardlint.verify.affected_fixtures import touched_fixtures
 
     found = touched_fixtures(files, since, here)
     if found.why:

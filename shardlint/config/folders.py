@@ -27,10 +27,10 @@ class Places:
     """Answers for folders, by absolute path; remembered."""
 
     def __init__(
-        self, tree: Tree | None = None, config: Path | None = None, given: Iterable[Path] = ()
+        self, tree: Tree | None = None, config: Path | None = None, paths: Iterable[Path] = ()
     ) -> None:
         self.tree = tree or Tree()
-        self._named = sorted({real_path(path) for path in given if os.path.isdir(path)}, key=len)
+        self._named = sorted({real_path(path) for path in paths if os.path.isdir(path)}, key=len)
         self._given = given_settings(config) if config is not None else None
         self._settings: dict[str, Settings] = {}
         self._marked: dict[str, str | None] = {}

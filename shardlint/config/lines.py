@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shardlint.source.regular import CONFIGURATION_BYTES, read_text
+from shardlint.source.regular_files import CONFIGURATION_BYTES, read_text
 
 
 def with_line(path: Path, key: str, message: str) -> str:

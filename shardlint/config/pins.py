@@ -16,7 +16,7 @@ from typing import Any
 from shardlint.config.versions import Release, compare_releases, is_release_allowed, parse_release
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
-from shardlint.source.regular import LOCK_BYTES, read_json, read_text, read_toml
+from shardlint.source.regular_files import LOCK_BYTES, read_json, read_text, read_toml
 
 _REQUIREMENT = compile_lazily(
     r"^\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?(?P<spec>[^;#@)]*)"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.config.certainty import DEFAULT, Certainty
-from shardlint.config.meant import did_you_mean
 from shardlint.config.own_names import OwnNames
-from shardlint.source.regular import CONFIGURATION_BYTES, parse_toml, read_regular
+from shardlint.config.suggestions import did_you_mean
+from shardlint.source.regular_files import CONFIGURATION_BYTES, parse_toml, read_regular
 
 
 class BadSettings(Exception):
@@ -50,10 +50,10 @@ class Settings:
     given: bool = False
     """Whether the command line names the file: its patterns are relative to the current folder."""
 
-    def least_certainty(self, asked: Certainty | None) -> Certainty:
+    def least_certainty(self, certainty: Certainty | None) -> Certainty:
         """The least certainty to report: what the command line asks for, else these settings."""
-        if asked is not None:
-            return asked
+        if certainty is not None:
+            return certainty
         return Certainty.POSSIBLE if self.pedantic else self.certainty
 
     @property

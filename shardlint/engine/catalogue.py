@@ -10,10 +10,10 @@ from shardlint.config.certainty import Certainty
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.engine.conditions import When, trigger_conditions
 from shardlint.rules_api import registry
-from shardlint.rules_api.registry import Entry, Known
+from shardlint.rules_api.registry import Entry, RuleMetadata
 from shardlint.rules_api.rule import Lines, Rule, Trigger
-from shardlint.source.beginning import OnLine
 from shardlint.source.lazy import dataclass
+from shardlint.source.line_beginnings import OnLine
 from shardlint.source.store import Store
 
 _NAME = "rules.json"
@@ -32,7 +32,7 @@ class Wake:
 class Card:
     """A rule that need not be loaded: what a run asks of it before it meets a site."""
 
-    known: Known
+    known: RuleMetadata
     wakes: tuple[Wake, ...]
     lines: Mapping[str, tuple[tuple[str, ...], OnLine]]
     """By the patterns of its lines: the texts that stand on such a line, and which line of a statement it is."""
@@ -50,20 +50,20 @@ class Card:
             (self.loaded,) = registry.make_rules((self.rule_code,))
         return self.loaded
 
-    def triggers_for(self, own: OwnNames) -> tuple[Wake, ...]:
+    def triggers_for(self, own_names: OwnNames) -> tuple[Wake, ...]:
         """Return its triggers in a project with these settings."""
         if self.known.by_settings:
             return (
                 self.wakes
-                if own == NO_OWN_NAMES
-                else tuple(_wakes_of_rule(self.rule, self.rule.triggers_for(own)))
+                if own_names == NO_OWN_NAMES
+                else tuple(_wakes_of_rule(self.rule, self.rule.triggers_for(own_names)))
             )
-        return self.wakes if not self.known.setting or self.known.setting in own.triggering_names else ()
+        return self.wakes if not self.known.setting or self.known.setting in own_names.triggering_names else ()
 
     @classmethod
     def describe_rule(cls, rule: Rule) -> Card:
         """That of a rule that is loaded."""
-        known = Known.describe_rule(type(rule))
+        known = RuleMetadata.describe_rule(type(rule))
         lines = (one for one in rule.triggers if isinstance(one, Lines))
         return cls(
             known,
@@ -130,10 +130,10 @@ def recall_cards(store: Store | None) -> None:
     _Catalogue.entries, _Catalogue.cards = registry.rule_entries(), {one.rule_code: one for one in found}
 
 
-def _dump_cards(found: Iterable[Card]) -> dict[str, Any]:
+def _dump_cards(cards: Iterable[Card]) -> dict[str, Any]:
     numbers: dict[When, int] = {}
     rules = []
-    for card in found:
+    for card in cards:
         wakes = [
             (one.kind, one.name, [(word, numbers.setdefault(when, len(numbers))) for word, when in one.words])
             for one in card.wakes
@@ -160,7 +160,7 @@ def _load_condition(told: list[Any]) -> When:
 def _load_card(told: list[Any], whens: list[When]) -> Card:
     known, wakes, lines = told
     return Card(
-        Known.decode_metadata(known),
+        RuleMetadata.decode_metadata(known),
         tuple(Wake(kind, name, tuple((word, whens[at]) for word, at in words)) for kind, name, words in wakes),
         {pattern: (tuple(saying), on) for pattern, saying, on in lines},
     )

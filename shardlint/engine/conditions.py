@@ -96,7 +96,7 @@ class When:
 
 
 @dataclass(frozen=True)
-class Around:
+class ProjectConditions:
     """Properties of the project around a file, tested before the file itself."""
 
     imports: Callable[[str], bool] = lambda module: True
@@ -125,7 +125,7 @@ class Around:
         return not when.says or self.says(when.says, when.or_says)
 
 
-ANYWHERE = Around()
+ANYWHERE = ProjectConditions()
 """A project that is all that any rule asks for."""
 
 

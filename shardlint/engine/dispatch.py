@@ -11,7 +11,7 @@ from shardlint.config.targets import Targets
 from shardlint.engine.catalogue import Card
 from shardlint.engine.conditions import IMPORT, WITH
 from shardlint.engine.index import RuleIndex, Word
-from shardlint.engine.named import found_in
+from shardlint.engine.qualified_names import found_in
 from shardlint.model import Program, api
 from shardlint.model.values import Api, CallResult, Transformed, Value, options
 from shardlint.rules_api.rule import Form
@@ -22,7 +22,7 @@ from shardlint.syntax.lines import EVERY, LineSet
 _IMPORTING = r"(?:import|from)\b"
 
 
-class Asked(NamedTuple):
+class TriggerCandidate(NamedTuple):
     """A place in a file, and the rules that ask what stands there. With a `form` they need not ask: it is a site."""
 
     node: ast.AST
@@ -39,12 +39,12 @@ def find_sites(
     return sites_at(program, file, index, targets, places_to_check(file, index, words))
 
 
-def places_to_check(file: FileFacts, index: RuleIndex, words: Iterable[Word]) -> list[Asked]:
+def places_to_check(file: FileFacts, index: RuleIndex, words: Iterable[Word]) -> list[TriggerCandidate]:
     """The places of a file at which rules may trigger, by its text alone."""
     return places_on_lines(file, index, words, ())[0]
 
 
-class Followed(NamedTuple):
+class FollowedName(NamedTuple):
     """A name that stands for what a word is, where another says so (`P = PartitionSpec`); rules by their codes."""
 
     source: str
@@ -58,14 +58,14 @@ def places_on_lines(
     file: FileFacts,
     index: RuleIndex,
     words: Iterable[Word],
-    known: Iterable[Followed],
+    followed_names: Iterable[FollowedName],
     among: LineSet = EVERY,
-) -> tuple[list[Asked], list[tuple[ast.AST, Followed]]]:
+) -> tuple[list[TriggerCandidate], list[tuple[ast.AST, FollowedName]]]:
     """The same on some lines, and maybe others, with what is followed and where.
 
-    `known` are the names that are followed anyway, for what stands on other lines.
+    `followed_names` are the names that are followed anyway, for what stands on other lines.
     """
-    found: list[Asked] = []
+    found: list[TriggerCandidate] = []
     names = []
     for word in words:
         if word.word == IMPORT:
@@ -76,8 +76,8 @@ def places_on_lines(
             names.append(word)
     mentioned: dict[ast.AST, set[Card]] = {}
     evaluated: set[ast.AST] = set()
-    followed: list[tuple[ast.AST, Followed]] = []
-    also = [Word(one.word, one.beside, index.select_codes(one.rules), one.evaluated) for one in known]
+    followed: list[tuple[ast.AST, FollowedName]] = []
+    also = [Word(one.word, one.beside, index.select_codes(one.rules), one.evaluated) for one in followed_names]
     following = frozenset(chain(*index.names.values()))
     for node, word, more in _mentions_of_words(file, names, also, following, among):
         mentioned.setdefault(node, set()).update(word.rules)
@@ -85,13 +85,13 @@ def places_on_lines(
             evaluated.add(node)
         for one in more:
             codes = tuple(sorted(rule.rule_code for rule in one.rules))
-            followed.append((node, Followed(word.word, one.word, one.beside, codes, one.evaluated)))
-    places = (Asked(node, frozenset(rules), node in evaluated) for node, rules in mentioned.items())
+            followed.append((node, FollowedName(word.word, one.word, one.beside, codes, one.evaluated)))
+    places = (TriggerCandidate(node, frozenset(rules), node in evaluated) for node, rules in mentioned.items())
     return [*found, *places], followed
 
 
 def sites_at(
-    program: Program, file: FileFacts, index: RuleIndex, targets: Targets, places: Iterable[Asked]
+    program: Program, file: FileFacts, index: RuleIndex, targets: Targets, places: Iterable[TriggerCandidate]
 ) -> list[Site]:
     """The sites at some places, in text order."""
     found: dict[tuple[int, str, int], Site] = {}
@@ -127,31 +127,31 @@ def site_order(site: Site) -> tuple[int, int, str, str]:
     return line, column, site.rule.code, site.form
 
 
-def _entered_contexts(file: FileFacts, index: RuleIndex, among: LineSet) -> Iterator[Asked]:
+def _entered_contexts(file: FileFacts, index: RuleIndex, among: LineSet) -> Iterator[TriggerCandidate]:
     for word, rules in index.withs.items():
         for node in file.withs_saying(word, among):
             for item in node.items:
                 for rule in rules:
-                    yield Asked(item.context_expr, frozenset((rule,)), form="with")
+                    yield TriggerCandidate(item.context_expr, frozenset((rule,)), form="with")
 
 
-def _matching_statements(file: FileFacts, index: RuleIndex, word: Word, on: LineSet) -> Iterator[Asked]:
+def _matching_statements(file: FileFacts, index: RuleIndex, word: Word, on: LineSet) -> Iterator[TriggerCandidate]:
     among = word.rules
     for part, rules in index.statements.items():
         asking = frozenset(rule for rule in rules if rule in among)
         for call in file.statements_calling(part, on) if asking else ():
-            yield Asked(call, asking, form="statement")
+            yield TriggerCandidate(call, asking, form="statement")
     for pattern, rules in index.lines.items():
         asking = frozenset(rule for rule in rules if (rule, pattern) in word.lines)
         if not asking:
             continue
         saying, line = next(iter(asking)).lines[pattern]  # rules with the same pattern say the same of it
         for node in file.statements_beginning(pattern, saying, line, on):
-            yield Asked(node, asking, form="line")
+            yield TriggerCandidate(node, asking, form="line")
 
     asking = frozenset(rule for rule in chain(*index.violates.values()) if rule in among)
     if asking and file.tree.body:
-        yield Asked(file.tree.body[0], asking, form="violation")
+        yield TriggerCandidate(file.tree.body[0], asking, form="violation")
 
     asking = frozenset(rule for rule in chain(*index.imports.values()) if rule in among)
     for statement in file.statements_beginning(_IMPORTING, ("import",), "first", on) if asking else ():
@@ -159,7 +159,7 @@ def _matching_statements(file: FileFacts, index: RuleIndex, word: Word, on: Line
             taken = _imported_api(file, alias)
             if taken is not None:
                 rules = index.imports.get(taken.written.partition(".")[0], [])
-                yield Asked(alias, asking.intersection(rules), form="import", api=taken)
+                yield TriggerCandidate(alias, asking.intersection(rules), form="import", api=taken)
 
 
 def _mentions_of_words(

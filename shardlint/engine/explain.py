@@ -67,7 +67,7 @@ def explain_place(path: Path, line: int, cell: int | None = None) -> Iterator[st
 def program_for_path(path: Path) -> tuple[Program, Targets]:
     """The program of the project that a file is in, by absolute path, and the releases that hold there."""
     settings, root = find_settings(path.parent), project_root(path)
-    return Program(root, own=settings.own_names), find_targets(root, {}, settings.targets, settings.file_name)
+    return Program(root, own_names=settings.own_names), find_targets(root, {}, settings.targets, settings.file_name)
 
 
 def explain_line(

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from shardlint.config.folders import Places, folder_of, real_path
 from shardlint.engine.results import Options
-from shardlint.source.find import Found, find_python_files
+from shardlint.source.find import FileSelection, find_python_files
 
 
-def choose_files(paths: Sequence[Path], options: Options, places: Places) -> Found:
+def choose_files(paths: Sequence[Path], options: Options, places: Places) -> FileSelection:
     """The files that paths name, each once, without those that the settings of each path exclude."""
-    every = Found()
+    every = FileSelection()
     seen: set[str] = set()
     for path in paths:
         settings = places.settings_for(real_path(folder_of(path)))

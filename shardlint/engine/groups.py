@@ -15,11 +15,11 @@ from operator import or_
 from typing import NamedTuple
 
 from shardlint.config.targets import Targets
-from shardlint.engine.dispatch import Asked, Followed, places_on_lines, site_order, sites_at
+from shardlint.engine.dispatch import FollowedName, TriggerCandidate, places_on_lines, site_order, sites_at
 from shardlint.engine.index import RuleIndex, Word
 from shardlint.model import Program
-from shardlint.model.again import Gone
 from shardlint.model.bits import Bits, Need
+from shardlint.model.rechecked_project import InvalidatedFacts
 from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -28,7 +28,7 @@ from shardlint.source.store import digest_bytes
 from shardlint.source.text import Source
 from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts
-from shardlint.syntax.edited import Edited, Text, noted_file
+from shardlint.syntax.file_edits import Edited, Text, noted_file
 from shardlint.syntax.parts import OUTLINE, Part, lines_of, part_pieces, texts_of_parts
 
 _LINES = compile_lazily(r"\blines? \d")
@@ -36,7 +36,7 @@ Spot = tuple[str, int]
 """A character of a file: its part, and how far from the part's beginning it is."""
 
 
-class Told(NamedTuple):
+class StoredFinding(NamedTuple):
     """A finding, and where it is: the spots of its site, of itself and of its edits."""
 
     finding: Finding
@@ -59,7 +59,7 @@ class Group:
     """
 
     needed: int
-    told: tuple[Told, ...] = ()
+    told: tuple[StoredFinding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Record:
     """What it needed to say which words of the file are of interest."""
     words: str = ""
     """A digest of these words."""
-    followed: Mapping[str, frozenset[Followed]] = field(default_factory=dict)
+    followed: Mapping[str, frozenset[FollowedName]] = field(default_factory=dict)
     """The names that are followed for them, by the parts that say so."""
 
     @cached_property
@@ -157,25 +157,25 @@ class Layout:
 
 
 @dataclass
-class _Found:
+class _SiteFinding:
     """A finding of a site: where that is and in which order, and what was needed, if it was made just now."""
 
     order: tuple[int, str, str]
     finding: Finding
-    room: _Room
+    room: _UnfinishedGroup
     needs: set[int] = field(default_factory=set)
     fresh: int = 0
     made: bool = True
 
 
 @dataclass
-class _Room:
+class _UnfinishedGroup:
     """A group that is being made: what was needed just now, and before."""
 
     needs: set[int] = field(default_factory=set)
     fresh: int = 0
     kept: int = 0
-    told: list[Told] = field(default_factory=list)
+    told: list[StoredFinding] = field(default_factory=list)
 
 
 @dataclass
@@ -184,10 +184,10 @@ class _Part:
 
     asked: str
     sites: str
-    room: _Room
+    room: _UnfinishedGroup
 
 
-class Look:
+class FileCheck:
     """One look at a file. What was known before is used where it holds; `kept` says that this is to be kept too."""
 
     def __init__(
@@ -214,13 +214,13 @@ class Look:
         """Whether anything of the text is another, or stands elsewhere."""
         self._dead = self._invalid_needs() if self._before is not None else 0
         self._parts: dict[str, _Part] = {}
-        self._groups: dict[tuple[str, str], _Room] = {}
-        self._found: list[_Found] = []
+        self._groups: dict[tuple[str, str], _UnfinishedGroup] = {}
+        self._found: list[_SiteFinding] = []
         self._places = self._before.places if self._before is not None else Bits()
         """What was needed before or just now, by anything: which bits stand for it."""
         self._base = 0
         self._words = ""
-        self._followed: Mapping[str, frozenset[Followed]] = {}
+        self._followed: Mapping[str, frozenset[FollowedName]] = {}
 
     def _is_usable(self, record: Record) -> bool:
         """Return whether any cached finding may still be valid. Each depends on the outline of its own file."""
@@ -235,7 +235,9 @@ class Look:
         if self._moved:
             now = Text(self.facts.untracked_source.text, self._own)
             edited = Edited.compare_digests(before.record.texts, now, self._texts)
-            for place in Gone(edited={str(self.facts.path): edited}).find_invalidated_numbers(before.places):
+            for place in InvalidatedFacts(edited={str(self.facts.path): edited}).find_invalidated_numbers(
+                before.places
+            ):
                 dead |= 1 << place
         return dead
 
@@ -268,11 +270,11 @@ class Look:
         rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
         sets = [outer, *(room.needs for room in rooms), *(one.needs for one in self._found)]
         self._base, *bits = needs.combine_sets(sets, self._places)
-        making: list[_Room | _Found] = [*rooms, *self._found]
+        making: list[_UnfinishedGroup | _SiteFinding] = [*rooms, *self._found]
         for one, found in zip(making, bits, strict=True):
             one.fresh = found
 
-    def _questions_by_part(self, words: Iterable[Word]) -> Iterable[tuple[str, Sequence[tuple[int, Asked]]]]:
+    def _questions_by_part(self, words: Iterable[Word]) -> Iterable[tuple[str, Sequence[tuple[int, TriggerCandidate]]]]:
         """Return the questions, by parts. The text alone decides them. A part whose findings are all valid gets
         none.
         """
@@ -299,9 +301,9 @@ class Look:
         return self._group_by_part(places)
 
     def _names_by_part(
-        self, followed: Iterable[tuple[ast.AST, Followed]], parts: Collection[str]
-    ) -> dict[str, frozenset[Followed]]:
-        found: dict[str, set[Followed]] = {}
+        self, followed: Iterable[tuple[ast.AST, FollowedName]], parts: Collection[str]
+    ) -> dict[str, frozenset[FollowedName]]:
+        found: dict[str, set[FollowedName]] = {}
         for node, one in followed:
             part = self._spot_of_node(node)[0]
             if part in parts:
@@ -313,13 +315,15 @@ class Look:
             return True
         return not part.needed & self._dead and all(map(self._is_group_valid, part.groups.values()))
 
-    def _take_over(self, name: str, known: PartRecord) -> None:
-        self._parts[name] = _Part(known.asked, known.sites, _Room(kept=known.needed))
-        for code, group in known.groups.items():
+    def _take_over(self, name: str, part_record: PartRecord) -> None:
+        self._parts[name] = _Part(part_record.asked, part_record.sites, _UnfinishedGroup(kept=part_record.needed))
+        for code, group in part_record.groups.items():
             self._reuse_group(name, code, group)
 
-    def _group_by_part(self, places: Iterable[Asked]) -> Iterable[tuple[str, list[tuple[int, Asked]]]]:
-        found: dict[str, list[tuple[int, Asked]]] = {}
+    def _group_by_part(
+        self, places: Iterable[TriggerCandidate]
+    ) -> Iterable[tuple[str, list[tuple[int, TriggerCandidate]]]]:
+        found: dict[str, list[tuple[int, TriggerCandidate]]] = {}
         for place in places:
             part, along = self._spot_of_node(place.node)
             found.setdefault(part, []).append((along, place))
@@ -329,11 +333,11 @@ class Look:
         """Where a node begins; where nothing is kept all is one part, and nobody asks where in it."""
         return self._layout.spot_of_offset(self.facts.character_span(node)[0]) if self.kept else (OUTLINE, 0)
 
-    def _sites_of_part(self, name: str, inside: Sequence[tuple[int, Asked]]) -> Sequence[Site]:
+    def _sites_of_part(self, name: str, inside: Sequence[tuple[int, TriggerCandidate]]) -> Sequence[Site]:
         """The sites of a part that must be looked at."""
         needs = self.program.needs
         places = [one for _, one in inside]
-        part = self._parts[name] = _Part(_digest_of_questions(inside) if self.kept else "", "", _Room())
+        part = self._parts[name] = _Part(_digest_of_questions(inside) if self.kept else "", "", _UnfinishedGroup())
         known = self._known_record(name, part.asked)
         if known is not None and not known.needed & self._dead:
             part.sites, part.room.kept = known.sites, known.needed
@@ -376,7 +380,7 @@ class Look:
         )
 
     def _reuse_group(self, name: str, code: str, group: Group) -> None:
-        room = self._groups[name, code] = _Room(kept=group.needed, told=list(group.told))
+        room = self._groups[name, code] = _UnfinishedGroup(kept=group.needed, told=list(group.told))
         for told in group.told:
             at, start, end, *edits = map(self._layout.offset_of_spot, told.spots)
             finding = replace(told.finding, rule=type(self.index.cards_by_code[code].rule), start=start, end=end)
@@ -384,17 +388,17 @@ class Look:
                 places = zip(finding.fix.edits, edits[::2], edits[1::2], strict=True)
                 moved = tuple(replace(edit, start=first, end=last) for edit, first, last in places)
                 finding = replace(finding, fix=replace(finding.fix, edits=moved))
-            self._found.append(_Found((at, code, ""), finding, room, made=False))
+            self._found.append(_SiteFinding((at, code, ""), finding, room, made=False))
 
     def _ask_rule(self, site: Site, check: Callable[[Site], Iterable[Finding]]) -> None:
         needs = self.program.needs
         # A violation rests on the whole file: it is kept with the place that asks for all of them.
         asked = self.facts.tree.body[0] if site.form == "violation" else site.syntax
-        room = self._groups.setdefault((self._spot_of_node(asked)[0], site.rule.code), _Room())
+        room = self._groups.setdefault((self._spot_of_node(asked)[0], site.rule.code), _UnfinishedGroup())
         try:
             for finding in check(site):
                 at = self.facts.character_span(site.syntax)[0]
-                self._found.append(_Found((at, site.rule.code, site.form), finding, room, needs.now))
+                self._found.append(_SiteFinding((at, site.rule.code, site.form), finding, room, needs.now))
         finally:
             room.needs |= needs.now
 
@@ -413,7 +417,7 @@ class Look:
                     finding.end,
                     *(x for edit in edits for x in (edit.start, edit.end)),
                 )
-                one.room.told.append(Told(finding, tuple(map(self._layout.spot_of_offset, offsets))))
+                one.room.told.append(StoredFinding(finding, tuple(map(self._layout.spot_of_offset, offsets))))
             yield finding
 
     def make_record(self) -> tuple[tuple[Need, ...], Record]:
@@ -452,11 +456,11 @@ def _digest_of(words: Iterable[Word]) -> str:
     return digest_bytes(repr(told).encode("utf-8", "surrogatepass"))
 
 
-def _is_asked(place: Asked) -> bool:
+def _is_asked(place: TriggerCandidate) -> bool:
     return bool(place.rules)
 
 
-def _digest_of_questions(inside: Sequence[tuple[int, Asked]]) -> str:
+def _digest_of_questions(inside: Sequence[tuple[int, TriggerCandidate]]) -> str:
     """Return a digest of the questions about a part."""
     told = [
         (

@@ -10,7 +10,7 @@ from functools import cached_property
 from shardlint.config.certainty import Certainty
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.engine.catalogue import Card, may_reach_certainty, rule_cards
-from shardlint.engine.conditions import ANYWHERE, IMPORT, Around, When
+from shardlint.engine.conditions import ANYWHERE, IMPORT, ProjectConditions, When
 from shardlint.rules_api.rule import Rule
 from shardlint.source.lazy import dataclass
 from shardlint.source.screen import Screen, Screens, Texts
@@ -53,13 +53,13 @@ class RuleIndex:
 
     @classmethod
     def index_rules(
-        cls, rules: Iterable[Rule | Card], least: Certainty = Certainty.POSSIBLE, own: OwnNames = NO_OWN_NAMES
+        cls, rules: Iterable[Rule | Card], least: Certainty = Certainty.POSSIBLE, own_names: OwnNames = NO_OWN_NAMES
     ) -> RuleIndex:
         """Index the rules by the names they trigger on in a project whose settings say this."""
         index = cls(least=least)
         for rule in rules:
             card = rule if isinstance(rule, Card) else Card.describe_rule(rule)
-            for wake in card.triggers_for(own):
+            for wake in card.triggers_for(own_names):
                 table: dict[str, list[Card]] = getattr(index, wake.kind)
                 asked = table.setdefault(wake.name, [])
                 if card not in asked:
@@ -100,7 +100,7 @@ class RuleIndex:
         return Screen(words)
 
     def words_in(
-        self, hits: Iterable[str], data: bytes | Texts, around: Around = ANYWHERE
+        self, hits: Iterable[str], data: bytes | Texts, conditions: ProjectConditions = ANYWHERE
     ) -> tuple[Word, ...]:
         """The words of a file that may trigger, each for the rules whose own conditions the file meets.
 
@@ -113,9 +113,9 @@ class RuleIndex:
         for word in hits:
             for when, rules in self.words.get(word, {}).items():
                 if (
-                    around.may_be_met(when)
+                    conditions.may_be_met(when)
                     and texts.mentions_library_near(when.library, when.near)
-                    and around.is_met(when)
+                    and conditions.is_met(when)
                 ):
                     found.setdefault((word, when.beside), set()).update(rules)
                     if when.evaluated:
@@ -128,11 +128,11 @@ class RuleIndex:
         )
 
 
-def make_screens(least: Certainty, own: OwnNames = NO_OWN_NAMES) -> Screens:
+def make_screens(least: Certainty, own_names: OwnNames = NO_OWN_NAMES) -> Screens:
     """The screen of all rules there are, and of those left in a project that does not import a module they ask for."""
     asked = [card for card in rule_cards().values() if may_reach_certainty(card, least)]
-    return RuleIndex.index_rules(asked, own=own).make_screen, {
-        module: RuleIndex.index_rules(left, own=own).make_screen
+    return RuleIndex.index_rules(asked, own_names=own_names).make_screen, {
+        module: RuleIndex.index_rules(left, own_names=own_names).make_screen
         for module, left in rules_without_modules(asked).items()
     }
 

@@ -14,7 +14,7 @@ from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
 from shardlint.config.settings import Settings
 from shardlint.config.targets import Targets, find_targets
 from shardlint.engine.catalogue import Card, may_reach_certainty, rule_cards
-from shardlint.engine.conditions import Around
+from shardlint.engine.conditions import ProjectConditions
 from shardlint.engine.index import RuleIndex
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
 from shardlint.engine.rule_limit import SECONDS, TookTooLong, keep_limits, limit_time
@@ -25,7 +25,7 @@ from shardlint.source.decoding import decode_file
 from shardlint.source.find import is_path_matched
 from shardlint.source.import_graph import ImportGraph
 from shardlint.source.lazy import dataclass
-from shardlint.source.newer import explain_newer_syntax
+from shardlint.source.newer_syntax import explain_newer_syntax
 from shardlint.source.notebook import Notebook, program_text
 from shardlint.source.packs import BrokenPack
 from shardlint.source.patterns import compile_lazily
@@ -38,10 +38,10 @@ from shardlint.syntax.parts import Part
 
 # What follows is imported for files in which a rule may find something: many have no such word.
 if TYPE_CHECKING:
-    from shardlint.engine.groups import Before, Look
+    from shardlint.engine.groups import Before, FileCheck
     from shardlint.model import Program
-    from shardlint.model.again import Gone
     from shardlint.model.bits import Need
+    from shardlint.model.rechecked_project import InvalidatedFacts
     from shardlint.rules_api.site import Site
 
 _OWN = frozenset({"SL001", "SL002", "SL003", "SL005"})
@@ -77,7 +77,7 @@ class _Scope:
         """Return the model of the project for questions beyond its texts."""
         from shardlint.model import Program
 
-        return Program(self.project.root, own=self.settings.own_names, project=self.project)
+        return Program(self.project.root, own_names=self.settings.own_names, project=self.project)
 
     def ignored_codes(self, path: Path) -> frozenset[str]:
         """The codes that the settings leave out for a file."""
@@ -126,19 +126,19 @@ class Checker:
         changed: Collection[Path],
         files: Mapping[str, dict[Path, int]],
         beside: bool = False,
-    ) -> tuple[Checker, Gone]:
+    ) -> tuple[Checker, InvalidatedFacts]:
         """A checker after some files changed, which keeps what is known of the others; and what is no longer so.
 
         `files` are the files of projects, by their roots, in which some came or went. The one before must be let go
         of, by `dispose`, unless the new one is used only for a while, `beside` it.
         """
         from shardlint.model import Program
-        from shardlint.model.again import Gone, update_project
+        from shardlint.model.rechecked_project import InvalidatedFacts, update_project
 
         after = Checker(self.options, overlay, self._places, before=self._before)
         after._real, after.pause = self._real, self.pause
         after._texts = {} if beside else {path: texts for path, texts in self._texts.items() if Path(path) in overlay}
-        gone = Gone()
+        gone = InvalidatedFacts()
         for key, scope in self._scopes.items():
             project, moved = update_project(scope.project, overlay, changed, files.get(key[1]), beside)
             program = Program(project.root, overlay, scope.settings.own_names, project)
@@ -298,7 +298,7 @@ class Checker:
             hits = index.make_screen.find_words(texts) if commented else index.make_screen.filter_words(ever, texts)
         absolute = Path(real)
         words = index.words_in(hits, texts, _surroundings_of_file(scope, absolute, texts)) if hits else ()
-        look: Look | None = None
+        look: FileCheck | None = None
         faults: dict[str, Fault] = {}
         try:
             source = self._overlay.get(absolute) or decode_file(path, data)
@@ -331,7 +331,7 @@ class Checker:
         unparsed = self._left_out(scope, path, source)
         if not words and not commented and not unparsed:
             return Outcome(path, quiet=not ever, needed=needs.named_needs(needs.now) if ever else None)
-        from shardlint.engine.suppressed import comment_findings, unsuppressed_findings
+        from shardlint.engine.suppressed_findings import comment_findings, unsuppressed_findings
 
         found = _keep_surest(look.collect_findings(), faults) if look is not None else []
         comments = find_suppressions(source.text, source.line_starts)
@@ -371,8 +371,8 @@ class Checker:
 
     def _look_at_file(
         self, scope: _Scope, absolute: Path, source: Source, index: RuleIndex, texts: Texts
-    ) -> Look:
-        from shardlint.engine.groups import Look
+    ) -> FileCheck:
+        from shardlint.engine.groups import FileCheck
         from shardlint.model import Program
 
         if self._last is not None and self._last is not scope:
@@ -382,13 +382,13 @@ class Checker:
         facts = scope.project.parse_checked(source, absolute)
         facts.inherit_line_beginnings(texts.beginnings)
         known = self._before(str(absolute)) if self._before is not None else None
-        return Look(scope.project_program, facts, index, scope.targets, known, self._before is not None)
+        return FileCheck(scope.project_program, facts, index, scope.targets, known, self._before is not None)
 
     def _not_read(
-        self, scope: _Scope, path: Path, reason: str, needed: tuple[Need, ...] | None = None
+        self, scope: _Scope, path: Path, reason: str, needs: tuple[Need, ...] | None = None
     ) -> Outcome:
         source = Source(path, "")
-        return Outcome(path, self._report_not_parsed(scope, path, source, 0, reason), reason, needed=needed)
+        return Outcome(path, self._report_not_parsed(scope, path, source, 0, reason), reason, needed=needs)
 
     def _not_parsed(self, scope: _Scope, path: Path, source: Source, error: NotParsed) -> Outcome:
         line = min(error.line, len(source.line_starts))
@@ -428,14 +428,16 @@ class Checker:
         return FileReport(path, source, [finding])
 
 
-def _surroundings_of_file(scope: _Scope, path: Path, own: Texts) -> Around:
+def _surroundings_of_file(scope: _Scope, path: Path, own: Texts) -> ProjectConditions:
     project = scope.project
 
     def says_any(texts: tuple[str, ...], or_own: tuple[str, ...]) -> bool:
         return any(own[text.encode()] for text in (*texts, *or_own)) or project.is_text_in_files(path, *texts)
 
     imports = cache(lambda module: project.is_module_imported(path, module))
-    return Around(imports, cache(says_any), project.is_test(path), lambda: bool(project.mapping_importers(path)))
+    return ProjectConditions(
+        imports, cache(says_any), project.is_test(path), lambda: bool(project.mapping_importers(path))
+    )
 
 
 def _is_reported_at(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:

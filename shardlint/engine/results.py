@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shardlint.engine.groups import Record
     from shardlint.model.bits import Need
     from shardlint.rules_api.rule import Finding
-    from shardlint.source.find import Found
+    from shardlint.source.find import FileSelection
     from shardlint.source.text import Source
 
 
@@ -96,13 +96,13 @@ class Run:
         nothing = not self.files and not self.excluded
         return bool(self.missing) or self.failed or self.incomplete or nothing
 
-    def passed_by(self, found: Found) -> None:
+    def passed_by(self, file_selection: FileSelection) -> None:
         """Count in what was met and is not to be read."""
-        self.missing += found.missing
-        self.skipped += [*found.refused, *found.excluded, *found.skipped]
-        self.excluded += len(found.excluded)
-        self.left_out = self.left_out or found.left_out
-        self.incomplete = self.incomplete or bool(found.refused)
+        self.missing += file_selection.missing
+        self.skipped += [*file_selection.refused, *file_selection.excluded, *file_selection.skipped]
+        self.excluded += len(file_selection.excluded)
+        self.left_out = self.left_out or file_selection.left_out
+        self.incomplete = self.incomplete or bool(file_selection.refused)
 
 
 @dataclass

@@ -13,15 +13,15 @@ from shardlint.config.folders import Places, folder_of, real_path
 from shardlint.engine.check_files import check_files
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.results import Options, Outcome, Report
-from shardlint.source.find import Found
+from shardlint.source.find import FileSelection
 from shardlint.source.timing import timed
 
 if TYPE_CHECKING:
     from shardlint.config.targets import Targets
     from shardlint.engine.cache.memory import Memory
-    from shardlint.engine.changes.elsewhere import Elsewhere
+    from shardlint.engine.changes.caused_findings import Elsewhere
     from shardlint.engine.one_file import Checker
-    from shardlint.source.find import Met
+    from shardlint.source.find import SelectedFile
     from shardlint.source.text import Source
 
 
@@ -45,7 +45,7 @@ def check_paths(
     """
     if stdin is not None:
         return _check_text(options, *stdin)
-    places = Places(config=options.config, given=paths)
+    places = Places(config=options.config, paths=paths)
     report = Report()
     with timed("finding files"):
         found = choose_files(paths, options, places)
@@ -72,7 +72,7 @@ def check_paths(
         with timed("remembering"):
             memory.save_new()
     if known:
-        from shardlint.engine.adoption.known import leave_out
+        from shardlint.engine.adoption.known_findings import leave_out
 
         leave_out(
             report,
@@ -85,15 +85,15 @@ def check_paths(
 
 
 def _findings_elsewhere(
-    found: Found, options: Options, places: Places, memory: Memory | None
+    file_selection: FileSelection, options: Options, places: Places, memory: Memory | None
 ) -> Elsewhere | None:
     # Not a pipe, which can be read only once.
-    named = [met.real for met in found.met if met.stamp is None and os.path.isfile(met.real)]
+    named = [met.real for met in file_selection.met if met.stamp is None and os.path.isfile(met.real)]
     if not named:
         return None
-    from shardlint.engine.changes.elsewhere import Elsewhere
+    from shardlint.engine.changes.caused_findings import Elsewhere
 
-    return Elsewhere(named, {met.real for met in found.met}, options, places, memory)
+    return Elsewhere(named, {met.real for met in file_selection.met}, options, places, memory)
 
 
 def _open_memory(options: Options, places: Places) -> Memory | None:
@@ -105,7 +105,7 @@ def _open_memory(options: Options, places: Places) -> Memory | None:
 
 
 def _check_files(
-    met: Sequence[Met], options: Options, places: Places, memory: Memory | None
+    met: Sequence[SelectedFile], options: Options, places: Places, memory: Memory | None
 ) -> Iterable[Outcome]:
     if memory is None:
         return check_files([one.shown_path for one in met], _make_checker(options, places))
@@ -121,13 +121,13 @@ def _make_checker(options: Options, places: Places) -> Checker:
 
 
 def _targets_of_projects(
-    found: Found, paths: Iterable[Path] | None, options: Options, places: Places
+    file_selection: FileSelection, paths: Iterable[Path] | None, options: Options, places: Places
 ) -> dict[str, Targets]:
     from shardlint.config.targets import find_targets
 
     asked = None if paths is None else {str(path) for path in paths}
     projects: dict[str, Targets] = {}
-    for folder in {os.path.dirname(met.real): 1 for met in found.met if asked is None or met.shown in asked}:
+    for folder in {os.path.dirname(met.real): 1 for met in file_selection.met if asked is None or met.shown in asked}:
         root = places.project_root(folder)
         if root not in projects:
             settings = places.settings_for(folder)

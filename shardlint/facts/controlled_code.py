@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.facts.bound_names import find_binding_reads
 from shardlint.facts.project_objects import find_classes
-from shardlint.model.ends import Ends
+from shardlint.model.function_uses import FunctionUses
 from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
@@ -23,7 +23,7 @@ _SAME = ("bool", "bool_")
 
 
 @dataclass(frozen=True)
-class Asked:
+class ControlledStatement:
     """A statement that an answer decides, with the test that holds the answer."""
 
     file: FileFacts
@@ -35,7 +35,7 @@ class Asked:
         return Place(self.file, self.statement.test)
 
 
-def find_controlled_statements(program: Program, place: Place, depth: int = 0) -> Iterator[Asked]:
+def find_controlled_statements(program: Program, place: Place, depth: int = 0) -> Iterator[ControlledStatement]:
     """The statements that the truth of an expression decides: where it stands, is read by its name, or returned."""
     file, inner = place.file, place.node
     if depth > _DEPTH:
@@ -46,7 +46,7 @@ def find_controlled_statements(program: Program, place: Place, depth: int = 0) -
         inner, outer = outer, file.parent(outer)
     match outer:
         case ast.If() | ast.While() if outer.test is inner:
-            yield Asked(file, outer)
+            yield ControlledStatement(file, outer)
         case ast.NamedExpr(target=target):
             yield from find_controlled_statements(program, Place(file, outer), depth + 1)
             yield from _control_uses_of_reads(program, file, target, depth)
@@ -63,7 +63,7 @@ def _says_the_same(outer: ast.AST | None, inner: ast.AST) -> bool:
 
 def _control_uses_of_reads(
     program: Program, file: FileFacts, target: ast.Name, depth: int
-) -> Iterator[Asked]:
+) -> Iterator[ControlledStatement]:
     for use, _ in find_binding_reads(file, target):
         yield from find_controlled_statements(program, Place(file, use), depth + 1)
 
@@ -85,8 +85,8 @@ def find_result_uses(program: Program, file: FileFacts, outer: ast.AST) -> Itera
     yield from _calls_as_expressions(program.flow.in_sight(file, node))
 
 
-def _calls_as_expressions(ends: Ends) -> Iterator[Place]:
-    return (place for place in ends.direct_calls(_CALLS) if isinstance(place.node, ast.expr))
+def _calls_as_expressions(uses: FunctionUses) -> Iterator[Place]:
+    return (place for place in uses.direct_calls(_CALLS) if isinstance(place.node, ast.expr))
 
 
 def _attribute_reads(program: Program, file: FileFacts, owner: ast.ClassDef, name: str) -> Iterator[Place]:
@@ -98,9 +98,9 @@ def _attribute_reads(program: Program, file: FileFacts, owner: ast.ClassDef, nam
                     yield Place(one, mention)
 
 
-def controlled_blocks(found: Asked) -> Iterator[tuple[list[ast.stmt], bool]]:
+def controlled_blocks(controlled_statement: ControlledStatement) -> Iterator[tuple[list[ast.stmt], bool]]:
     """The statements that run only for one of the answers; and whether they are a loop that the answer ends."""
-    file, statement = found.file, found.statement
+    file, statement = controlled_statement.file, controlled_statement.statement
     yield [*statement.body, *statement.orelse], isinstance(statement, ast.While)
     if isinstance(statement, ast.While):
         return

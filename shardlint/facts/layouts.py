@@ -81,16 +81,22 @@ def _release_key(targets: Targets) -> tuple[tuple[str, tuple[int, ...]], ...]:
     return tuple((name, targets.release_of(name)) for name in _PACKAGES)
 
 
-def _is_told_there(program: Program, found: Violation, file: FileFacts) -> bool:
+def _is_told_there(program: Program, violation: Violation, file: FileFacts) -> bool:
     """Return whether a violation in a mapped body or helper of another file is reported in that file, and not here."""
-    if not found.inside or found.kind == "rows.first" or not _is_in_its_body(replace(found, place=found.inside[-1])):
+    if (
+        not violation.inside
+        or violation.kind == "rows.first"
+        or not _is_in_its_body(replace(violation, place=violation.inside[-1]))
+    ):
         return False
-    return file.path in program.project.files_mapping_functions(found.inside[-1].file.path)[:_FILES]
+    return file.path in program.project.files_mapping_functions(violation.inside[-1].file.path)[:_FILES]
 
 
-def _is_in_its_body(found: Violation) -> bool:
+def _is_in_its_body(violation: Violation) -> bool:
     """Return whether a violation is in the file of the mapped function, or in a helper that makes the mistake."""
-    return found.kind.startswith(_OF_HELPERS) or (found.body is not None and found.body.file is found.place.file)
+    return violation.kind.startswith(_OF_HELPERS) or (
+        violation.body is not None and violation.body.file is violation.place.file
+    )
 
 
 def _is_array(value: Value) -> bool:
@@ -99,18 +105,18 @@ def _is_array(value: Value) -> bool:
     return isinstance(value, Layout) or (isinstance(value, Instance) and value.is_array)
 
 
-def _locate_in_file(found: Violation, file: FileFacts) -> Violation | None:
+def _locate_in_file(violation: Violation, file: FileFacts) -> Violation | None:
     """A violation with its place in a file."""
-    if found.place.file is file:
-        return found
-    calls = [place for place, call in enumerate(found.calls) if call.file is file]
+    if violation.place.file is file:
+        return violation
+    calls = [place for place, call in enumerate(violation.calls) if call.file is file]
     if not calls:
         return None
     last = calls[-1]
-    inside = (*found.calls[last + 1 :], found.place)
-    return replace(found, place=found.calls[last], calls=found.calls[:last], inside=inside)
+    inside = (*violation.calls[last + 1 :], violation.place)
+    return replace(violation, place=violation.calls[last], calls=violation.calls[:last], inside=inside)
 
 
-def _position_order(found: Violation) -> tuple[int, int, str]:
-    node = found.place.node
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0), found.kind
+def _position_order(violation: Violation) -> tuple[int, int, str]:
+    node = violation.place.node
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0), violation.kind

@@ -37,12 +37,12 @@ def is_only_called(evaluator: Evaluator, function: Function, parameter: str) -> 
     """Return whether an argument is used only as a model's weights, and no result holds anything of its shape made of
     it.
     """
-    body = _Body(evaluator, function.place.file, function.node, parameter, 0, _Known({}, {}))
+    body = _Body(evaluator, function.place.file, function.node, parameter, 0, _SharedResults({}, {}))
     return not body.follow_returns() and body.ran
 
 
 @dataclass(frozen=True)
-class _Known:
+class _SharedResults:
     """Memoized results shared by the function bodies that one question visits."""
 
     calls: dict[ast.AST, list[ast.Call | ast.NamedExpr]]
@@ -59,10 +59,10 @@ class _Body:
         node: Definition,
         parameter: str,
         depth: int,
-        known: _Known,
+        shared_results: _SharedResults,
     ) -> None:
         self.evaluator = evaluator
-        self.known = known
+        self.known = shared_results
         self.file = file
         self.node = node
         self.depth = depth

@@ -31,7 +31,7 @@ _CONSTANTS = ("None", "null", "True", "true", "False", "false")
 
 
 @dataclass(frozen=True)
-class Listed:
+class NameList:
     """A list or tuple of texts and None under a name, and where it stands: a file's name and a line."""
 
     items: tuple[str | None, ...]
@@ -39,7 +39,7 @@ class Listed:
     line: int
 
 
-def find_name_lists(program: Program, file: FileFacts, name: str) -> tuple[Listed, ...]:
+def find_name_lists(program: Program, file: FileFacts, name: str) -> tuple[NameList, ...]:
     """Return the lists bound to a name in the program of a file, in code first, then in YAML files of the project."""
     return program.once(
         file,
@@ -48,7 +48,7 @@ def find_name_lists(program: Program, file: FileFacts, name: str) -> tuple[Liste
     )
 
 
-def _lists_in_code(program: Program, path: Path, name: str) -> Iterator[Listed]:
+def _lists_in_code(program: Program, path: Path, name: str) -> Iterator[NameList]:
     """`config.name = [...]`, `name: list[str] = (...)`, `name=[...]`, `"name": [...]`."""
     word = re.escape(name)
     pattern = rf"(?:){word}(?<!\w{word})[\"']?\]?\s*(?::[^=\n]{{0,200}}=|[:=])\s*{_DISPLAY}"
@@ -59,10 +59,10 @@ def _lists_in_code(program: Program, path: Path, name: str) -> Iterator[Listed]:
         for match in re.finditer(pattern, text):
             items = _literal_names(match[1])
             if items is not None:
-                yield Listed(items, file.path.name, text.count("\n", 0, match.start()) + 1)
+                yield NameList(items, file.path.name, text.count("\n", 0, match.start()) + 1)
 
 
-def _lists_in_configs(root: Path, name: str) -> Iterator[Listed]:
+def _lists_in_configs(root: Path, name: str) -> Iterator[NameList]:
     for path in _configuration_paths(root):
         text = read_configuration(path)
         line, counted = 1, 0
@@ -77,7 +77,7 @@ def _lists_in_configs(root: Path, name: str) -> Iterator[Listed]:
             line += text.count("\n", counted, match.start())
             counted = match.start()
             if items is not None:
-                yield Listed(items, path.name, line)
+                yield NameList(items, path.name, line)
 
 
 def _configuration_paths(root: Path) -> Iterator[Path]:

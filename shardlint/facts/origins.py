@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
-from shardlint.model.ends import End
+from shardlint.model.function_uses import FunctionUse
 from shardlint.model.values import (
     CallArguments,
     ClassValue,
@@ -73,7 +73,7 @@ def _arguments_from_callers(program: Program, parameter: Parameter) -> Iterator[
 
 def visible_argument_values(
     program: Program, file: FileFacts, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str
-) -> Iterator[tuple[End, CallArguments, Place]]:
+) -> Iterator[tuple[FunctionUse, CallArguments, Place]]:
     """The calls in sight of a function that give a parameter, with all they give and with what they give it."""
     names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
     if names[:1] in (["self"], ["cls"]):

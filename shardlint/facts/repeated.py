@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
-from shardlint.model.ends import End
+from shardlint.model.function_uses import FunctionUse
 from shardlint.model.values import ClassValue, Place
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
@@ -198,7 +198,7 @@ def is_called_few_times(program: Program, file: FileFacts, function: ast.AST, de
     return all(_is_single_call(program, end, depth) for end in ends.found)
 
 
-def _is_single_call(program: Program, end: End, depth: int) -> bool:
+def _is_single_call(program: Program, end: FunctionUse, depth: int) -> bool:
     """True for a call outside of loops and comprehensions, in code that runs once by its name or its own calls."""
     file, call = end.place.file, end.place.node
     if end.kind != "called" or end.wrappers or loop_around(file, call) is not None:

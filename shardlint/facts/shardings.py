@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from shardlint.config.targets import Targets
 from shardlint.model import api, signatures
-from shardlint.model.evaluator.assume import Assuming
+from shardlint.model.evaluator.assumed_values import Assuming
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.values import (

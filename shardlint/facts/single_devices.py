@@ -73,9 +73,9 @@ def _device_lists(location: Location, place: Place, depth: int = 0) -> Lists | N
     return None
 
 
-def _union_if_all_known(found: list[Lists | None]) -> Lists | None:
-    known = [one for one in found if one is not None]
-    return _NONE.union(*known) if len(known) == len(found) else None
+def _union_if_all_known(listses: list[Lists | None]) -> Lists | None:
+    known = [one for one in listses if one is not None]
+    return _NONE.union(*known) if len(known) == len(listses) else None
 
 
 def _device_listings(location: Location, place: Place) -> Lists | None:

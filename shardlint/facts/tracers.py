@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from shardlint.facts.jit_settings import setting_positions
 from shardlint.model.api import JIT_WRAPPERS
-from shardlint.model.ends import End
 from shardlint.model.evaluator.trees import MAPS
+from shardlint.model.function_uses import FunctionUse
 from shardlint.model.signatures import JITS, Jitted, jitted_value, parameters_of_definition, takes_self
 from shardlint.model.values import CallResult, Place, options
 from shardlint.syntax import Binding, Scope
@@ -103,7 +103,7 @@ def _tracer_from_parameter(program: Program, place: Place, scope: Scope, name: s
     return found[0] if found and all(found) else ""
 
 
-def _tracer_from_tree_map(program: Program, end: End, index: int | None, depth: int) -> str:
+def _tracer_from_tree_map(program: Program, end: FunctionUse, index: int | None, depth: int) -> str:
     """Of a parameter of what `jax.tree.map` calls: what makes the tree that it is a leaf of one of tracers."""
     call = end.place.node
     skipped = len(MAPS[end.wrappers[-1].api])
@@ -116,7 +116,7 @@ def _tracer_from_tree_map(program: Program, end: End, index: int | None, depth: 
 
 
 def _tracer_from_jit(
-    program: Program, end: End, node: ast.FunctionDef | ast.Lambda, index: int | None
+    program: Program, end: FunctionUse, node: ast.FunctionDef | ast.Lambda, index: int | None
 ) -> str:
     """Of a parameter of a function that is jitted: an argument that is not static."""
     wrapper = next(one for one in end.wrappers if one.effect == "staged")

@@ -108,8 +108,8 @@ def _make_sequence(call: Call) -> Value:
     return ListValue(made, found is None, region=call.interpreter.region)
 
 
-def _reverse_list(made: Value) -> Value:
-    return ListValue(made.items[::-1], made.open) if isinstance(made, ListValue) else made
+def _reverse_list(value: Value) -> Value:
+    return ListValue(value.items[::-1], value.open) if isinstance(value, ListValue) else value
 
 
 def _dict_made(call: Call) -> Value:

@@ -176,10 +176,10 @@ def _compare_plain_values(one: Value, two: Value) -> Value:
     return one == two if isinstance(one, plain) and isinstance(two, plain) else Unknown("a comparison")
 
 
-def _record_yielded(run: RunState, given: Iterable[Value]) -> None:
+def _record_yielded(run: RunState, values: Iterable[Value]) -> None:
     sink = run.frame.yielded
     if sink is not None:
-        sink.items += given
+        sink.items += values
         sink.open = sink.open or run.region is not sink.region
 
 

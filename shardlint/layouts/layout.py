@@ -41,7 +41,7 @@ NO_PIECES: Pieces = ()
 __all__ = [
     "NO_PIECES",
     "RAW_KEY",
-    "Asked",
+    "AutoConstraint",
     "Axes",
     "AxisType",
     "Draw",
@@ -248,7 +248,7 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AutoConstraint:
     """The sharding over Auto axes that a constraint gave an array, and how many jits and scans were around."""
 
     mesh: Mesh
@@ -305,7 +305,7 @@ class Layout:
     drawn: Draw | None = None
     unplaced: Hashable = None
     sources: frozenset[int] = frozenset()
-    asked: Asked | None = None
+    asked: AutoConstraint | None = None
     equal: frozenset[str] = frozenset()
     differs: frozenset[str] = frozenset()
     exchanged: frozenset[str] = frozenset()

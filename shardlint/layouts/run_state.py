@@ -152,12 +152,12 @@ class RunState(ABC):
             self.forget_changed(holder.others)
         holder.attributes[name] = self._value_after_write(holder, holder.attributes.get(name, MISSING), value)
 
-    def note_transformed(self, made: Transformed) -> Transformed:
+    def note_transformed(self, transformed: Transformed) -> Transformed:
         """Note that a transform made something of a function, which is called here or at the end of the run."""
-        if isinstance(made.function, Transformed):
-            self.uncalled.pop(made.function, None)  # it is called by what was made of it
-        self.uncalled[made] = None
-        return made
+        if isinstance(transformed.function, Transformed):
+            self.uncalled.pop(transformed.function, None)  # it is called by what was made of it
+        self.uncalled[transformed] = None
+        return transformed
 
     def forget_position(self) -> None:
         """Forget where the run was when its budget was spent."""
@@ -217,13 +217,13 @@ class RunState(ABC):
         way = led, self.mapped_at, self.body, self.root
         return Violation(kind, place, said, *way, self.assumed, not self.branches)
 
-    def enter_violation(self, found: Violation) -> None:
+    def enter_violation(self, violation: Violation) -> None:
         """Record a contract that was found to be broken: of two at one place the one that surely runs."""
-        node = found.place.node
-        key = found.kind, str(found.place.file.path), getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+        node = violation.place.node
+        key = violation.kind, str(violation.place.file.path), getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
         known = self.violations.get(key)
-        if known is None or (found.certain and not known.certain):
-            self.violations[key] = found
+        if known is None or (violation.certain and not known.certain):
+            self.violations[key] = violation
 
     def events_of(self, function: Value, place: Place) -> BodyEvents:
         """The events of a body: those of all calls of it, as what a function gives is not computed twice."""

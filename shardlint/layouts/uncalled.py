@@ -111,14 +111,14 @@ def _function_definitions(tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.
                     yield inner, owner.names.get(inner.name)
 
 
-def _run_transformed(run: RunState, made: Transformed, objects: dict[ClassValue, Value]) -> None:
-    function, given, takes = made.function, 0, made.takes
+def _run_transformed(run: RunState, transformed: Transformed, objects: dict[ClassValue, Value]) -> None:
+    function, given, takes = transformed.function, 0, transformed.takes
     while function is not None and not isinstance(function, FunctionValue):
         takes = getattr(function, "takes", None) if takes is None else takes
         given += len(function.args) if isinstance(function, Partial) else isinstance(function, Method)
         function = getattr(function, "function", None)
     files = [run.file, *([function.frame.file] if function is not None else [])]
-    if made.name == "jit" and not any(file.contains_text(name) for file in files for name in _COLLECTIVES):
+    if transformed.name == "jit" and not any(file.contains_text(name) for file in files for name in _COLLECTIVES):
         return
     names = function.positional_parameters if function is not None else []
     optional = len(function.node.args.defaults) if function is not None else 0
@@ -126,7 +126,7 @@ def _run_transformed(run: RunState, made: Transformed, objects: dict[ClassValue,
     args: list[Value] = [Unknown(f"the parameter `{name}`") for name in names[given : given + max(count, 0)]]
     args += [Unknown("an argument")] * (count - len(args))
     hidden = function is None and takes is None
-    _run_alone(run, made, function, tuple(args), objects, bound=given > 0, opened=hidden)
+    _run_alone(run, transformed, function, tuple(args), objects, bound=given > 0, opened=hidden)
 
 
 def _run_alone(

@@ -38,9 +38,9 @@ def list_items(value: Value) -> tuple[Value, ...]:
     return tuple(value.items) if isinstance(value, ListValue) else value if isinstance(value, tuple) else (value,)
 
 
-def check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
+def check_shared(call: Call, donated: tuple[int, ...], value: Value) -> None:
     """Record a tree of arrays that stands twice in donated arguments, whose memory a result takes."""
-    results = {(leaf.shape, leaf.dtype) for _, leaf in tree_leaves(found) if isinstance(leaf, Layout)}
+    results = {(leaf.shape, leaf.dtype) for _, leaf in tree_leaves(value) if isinstance(leaf, Layout)}
     met: dict[int, str] = {}
     for number in donated:
         for path, tree in _shared_objects(call.args[number], "") if number < len(call.args) else ():
@@ -70,13 +70,13 @@ def check_built(call: Call, arrays: Sequence[Layout]) -> None:
             call.interpreter.record_violation("made.whole", one.built, array=str(one), axes="/".join(axes))
 
 
-def check_alone(call: Call, arrays: Sequence[Layout], found: Value) -> None:
+def check_alone(call: Call, arrays: Sequence[Layout], value: Value) -> None:
     """Record results like arrays over Explicit axes that a jit makes of no array, where no mesh is in context.
 
     They are on one device since jax 0.12. Where their type says that they are on the mesh, as before, jax raises.
     """
     run, recent = call.interpreter, is_recent(call, LATE_CHANGE)
-    results = [leaf for _, leaf in tree_leaves(found)]
+    results = [leaf for _, leaf in tree_leaves(value)]
     if run.mesh is not None or not run.mesh_known or not all(isinstance(one, Layout) and one.is_new for one in results):
         return
     for one in arrays:
@@ -93,13 +93,13 @@ def check_alone(call: Call, arrays: Sequence[Layout], found: Value) -> None:
 
 
 def check_reused(
-    call: Call, given: Value, donated: tuple[int, ...], found: Value, where: Place
+    call: Call, value: Value, donated: tuple[int, ...], found: Value, where: Place
 ) -> None:
     """Record a donated argument whose memory no result can take, next to one that fits a result and is not donated."""
     results = [leaf for _, leaf in tree_leaves(found)]
-    if not isinstance(given, FunctionValue) or not all(isinstance(one, Layout) and one.shape for one in results):
+    if not isinstance(value, FunctionValue) or not all(isinstance(one, Layout) and one.shape for one in results):
         return
-    names = given.positional_parameters
+    names = value.positional_parameters
     fits: dict[int, bool | None] = {}
     for place, argument in enumerate(call.args[: len(names)]):
         arrays = [leaf for _, leaf in tree_leaves(argument)]
@@ -122,9 +122,9 @@ def _may_reuse(one: Value, other: Value) -> bool | None:
     return True if one.dtype == other.dtype is not None and one.shape == other.shape and None not in one.shape else None
 
 
-def check_carried(call: Call, found: Value) -> None:
+def check_carried(call: Call, value: Value) -> None:
     """Record a state that a loop passes on whole, though the jit got it split, or that leaves host memory there."""
-    for given, result, name in _carried_arguments(call, found):
+    for given, result, name in _carried_arguments(call, value):
         results = dict(tree_leaves(result))
         for path, before in tree_leaves(given):
             after = results.get(path)
@@ -142,7 +142,7 @@ def check_carried(call: Call, found: Value) -> None:
                     return
 
 
-def _carried_arguments(call: Call, found: Value) -> Iterator[tuple[Value, Value, str]]:
+def _carried_arguments(call: Call, value: Value) -> Iterator[tuple[Value, Value, str]]:
     """The arguments of a call in a loop that its results are assigned to, with these and the name in the text."""
     file, node = call.place.file, call.place.node
     around = list(file.ancestors(node))
@@ -170,7 +170,7 @@ def _carried_arguments(call: Call, found: Value) -> Iterator[tuple[Value, Value,
                 and file.source_text(one) == file.source_text(argument)
                 and not again
             ):
-                yield given, found if place is None else item_of(found, place), file.source_text(one)
+                yield given, value if place is None else item_of(value, place), file.source_text(one)
 
 
 def _shared_objects(tree: Value, path: str) -> Iterator[tuple[str, Value]]:

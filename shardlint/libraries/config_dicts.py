@@ -19,11 +19,11 @@ def config_dict(call: Call) -> Value:
     return _make_state(call, given) if isinstance(given, DictValue) else State({}, True)
 
 
-def _make_state(call: Call, given: DictValue) -> State:
+def _make_state(call: Call, dict_value: DictValue) -> State:
     entries = {
-        name: _make_state(call, one) if type(one) is DictValue else one for name, one in given.entries.items()
+        name: _make_state(call, one) if type(one) is DictValue else one for name, one in dict_value.entries.items()
     }
-    return State(entries, given.open, region=call.interpreter.region)
+    return State(entries, dict_value.open, region=call.interpreter.region)
 
 
 @register_function(

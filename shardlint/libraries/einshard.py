@@ -105,10 +105,10 @@ def parse_expression(text: str) -> Expression | Fault:
     return Expression(left, right)
 
 
-def _parse_elements(text: str, at: int, one: _Reader) -> tuple[tuple[Element, ...], int]:
+def _parse_elements(text: str, at: int, reader: _Reader) -> tuple[tuple[Element, ...], int]:
     """Elements separated by spaces, and the place after the spaces behind them."""
     found: list[Element] = []
-    while (element := one(text, at)) is not None:
+    while (element := reader(text, at)) is not None:
         found.append(element)
         after = _skip_blanks(text, element.end)
         if after == element.end:
@@ -168,27 +168,27 @@ def _fault_over_elements(elements: tuple[Element, ...], text: str, raised: str =
     return Fault(elements[0].start, elements[-1].end, text, raised)
 
 
-def find_fault(given: Expression, shape: Shape | None, has_rank: bool, duplicate: str) -> Fault | None:
+def find_fault(expression: Expression, shape: Shape | None, has_rank: bool, duplicate: str) -> Fault | None:
     """The first thing for which einshard refuses an expression. `has_rank`: it is told of how many dimensions."""
     found = (
-        _find_ellipsis_fault(given, has_rank)
-        or _find_name_fault(given, duplicate)
-        or _find_size_fault(given, shape)
+        _find_ellipsis_fault(expression, has_rank)
+        or _find_name_fault(expression, duplicate)
+        or _find_size_fault(expression, shape)
     )
     if found is not None:
         return found
-    if not given.star_count and given.fixed_device_count() == 1:
+    if not expression.star_count and expression.fixed_device_count() == 1:
         text = "uses one device; add a star or a count"
-        return _fault_over_elements(given.right, text, "ValueError wherever there is more than one device")
-    if given.star_count >= 3:
-        last = next(element for element in reversed(given.right) if element.starred)
-        raised = f"AssertionError if the root {given.star_count} of the device count is inexact, such as for 64"
-        return Fault(last.start, last.end, f"{given.star_count} stars share the remaining devices", raised, False)
+        return _fault_over_elements(expression.right, text, "ValueError wherever there is more than one device")
+    if expression.star_count >= 3:
+        last = next(element for element in reversed(expression.right) if element.starred)
+        raised = f"AssertionError if the root {expression.star_count} of the device count is inexact, such as for 64"
+        return Fault(last.start, last.end, f"{expression.star_count} stars share the remaining devices", raised, False)
     return None
 
 
-def _find_ellipsis_fault(given: Expression, has_rank: bool) -> Fault | None:
-    left, right = ([element for element in side if element.ellipsis] for side in (given.left, given.right))
+def _find_ellipsis_fault(expression: Expression, has_rank: bool) -> Fault | None:
+    left, right = ([element for element in side if element.ellipsis] for side in (expression.left, expression.right))
     for side in (left, right):
         if len(side) > 1:
             return _fault_at_element(side[1], "second `...` on one side")
@@ -199,12 +199,12 @@ def _find_ellipsis_fault(given: Expression, has_rank: bool) -> Fault | None:
     return _fault_at_element(left[0], "`...` needs n_dims=") if left and not has_rank else None
 
 
-def _find_name_fault(given: Expression, duplicate: str) -> Fault | None:
+def _find_name_fault(expression: Expression, duplicate: str) -> Fault | None:
     seen = set()
-    for element in given.left:
+    for element in expression.left:
         if element.name is None:
             continue
-        if given.right_element_of(element.name) is None:
+        if expression.right_element_of(element.name) is None:
             return _fault_at_element(element, "not on the right side", f"KeyError: {element.name!r}")
         if element.name in seen:
             return _fault_at_element(element, "repeats an earlier name", duplicate)
@@ -212,20 +212,20 @@ def _find_name_fault(given: Expression, duplicate: str) -> Fault | None:
     return None
 
 
-def _find_size_fault(given: Expression, shape: Shape | None) -> Fault | None:
+def _find_size_fault(expression: Expression, shape: Shape | None) -> Fault | None:
     if shape is None:
         return None
-    if not given.has_ellipsis and len(shape) != len(given.left):
-        return _fault_over_elements(given.left, f"{len(given.left)} names for {len(shape)} dimensions")
-    hidden = len(shape) - len(given.left) + 1
+    if not expression.has_ellipsis and len(shape) != len(expression.left):
+        return _fault_over_elements(expression.left, f"{len(expression.left)} names for {len(shape)} dimensions")
+    hidden = len(shape) - len(expression.left) + 1
     if hidden < 0:
         return None  # what jax says to it depends on its release
     at = 0
-    for element in given.left:
+    for element in expression.left:
         if element.ellipsis:
             at += hidden
             continue
-        size, taken = shape[at], given.right_element_of(element.name or "")
+        size, taken = shape[at], expression.right_element_of(element.name or "")
         at += 1
         if isinstance(size, int) and taken is not None and size % taken.count:
             return _fault_at_element(
@@ -237,16 +237,18 @@ def _find_size_fault(given: Expression, shape: Shape | None) -> Fault | None:
 # what it makes
 
 
-def _make_sharding(given: Expression, rank: int, line: int) -> Sharding:
+def _make_sharding(expression: Expression, rank: int, line: int) -> Sharding:
     """The sharding of an expression without faults, for arrays of some rank."""
-    names = [f"?{place}" for place in range(rank - len(given.left) + 1)] if given.has_ellipsis else []
-    left = [name for one in given.left for name in (names if one.ellipsis else [one.name])]
+    names = [f"?{place}" for place in range(rank - len(expression.left) + 1)] if expression.has_ellipsis else []
+    left = [name for one in expression.left for name in (names if one.ellipsis else [one.name])]
     right = [
-        part for one in given.right for part in ([(name, 1, False) for name in names] if one.ellipsis else [
+        part for one in expression.right for part in ([(name, 1, False) for name in names] if one.ellipsis else [
             (one.name, one.count, one.starred)])
     ]  # fmt: skip
     axes = {name: f"a{place}" for place, (name, _, _) in enumerate(right)}
-    alone: Size = Symbol("jax.device_count()") if given.fixed_device_count() == 1 and given.star_count == 1 else None
+    alone: Size = (
+        Symbol("jax.device_count()") if expression.fixed_device_count() == 1 and expression.star_count == 1 else None
+    )
     sizes = tuple(count if not starred else alone if count == 1 else None for _, count, starred in right)
     types: list[AxisType] = ["auto"] * len(right)
     mesh = Mesh(tuple(f"a{place}" for place in range(len(right))), sizes, tuple(types), "arranged", line)

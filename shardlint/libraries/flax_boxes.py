@@ -168,9 +168,9 @@ def get_logical_axis_rules(call: Call) -> Value:
     return call.interpreter.contexts.get(RULES, () if call.interpreter.rooted else Unknown("rules"))
 
 
-def _rules_in_force(call: Call, own: Value) -> list[tuple[Value, Value]] | None:
+def _rules_in_force(call: Call, value: Value) -> list[tuple[Value, Value]] | None:
     """The pairs of the rules that hold; None where they are not known."""
-    given = get_logical_axis_rules(call) if own is None else own
+    given = get_logical_axis_rules(call) if value is None else value
     items = known_items(given)
     pairs = [known_items(one) for one in items] if items is not None else [None]
     if any(one is None or len(one) != 2 or isinstance(one[0], Unknown) for one in pairs):
@@ -294,25 +294,25 @@ def unbox_tree(call: Call) -> Value:
     return map_boxes(lambda one: unbox_value(call, one), call.argument_at(0, "tree"))
 
 
-def unbox_value(call: Call, held: Box) -> Value:
+def unbox_value(call: Call, box: Box) -> Value:
     """Return the value in a box, constrained to its names if flax finds a mesh."""
     value = (
-        unbox_tree(replace(call, args=(held.boxed_value,), keywords={}))
-        if isinstance(held.boxed_value, Box)
-        else held.boxed_value
+        unbox_tree(replace(call, args=(box.boxed_value,), keywords={}))
+        if isinstance(box.boxed_value, Box)
+        else box.boxed_value
     )
     if not isinstance(value, Layout):
         return value
-    mesh = find_mesh_of_flax(call) if held.mesh is None else held.mesh
+    mesh = find_mesh_of_flax(call) if box.mesh is None else box.mesh
     if mesh is None:
-        return _note_whole(call, held, value)
-    spec: PartitionSpec | None = held.names_as_spec
-    if held.logical and spec is not None:
-        rules = _rules_in_force(call, held.rules)
+        return _note_whole(call, box, value)
+    spec: PartitionSpec | None = box.names_as_spec
+    if box.logical and spec is not None:
+        rules = _rules_in_force(call, box.rules)
         if rules == []:
             return value
         spec = _translate_names(spec, rules) if rules is not None else None
-    return _constrain_array(call, value, mesh, spec, held.place)
+    return _constrain_array(call, value, mesh, spec, box.place)
 
 
 def _constrain_array(
@@ -341,14 +341,14 @@ def _without_placement(value: Value) -> Value:
     )
 
 
-def _note_whole(call: Call, held: Box, value: Layout) -> Value:
+def _note_whole(call: Call, box: Box, value: Layout) -> Value:
     """An array that leaves its box unconstrained; noted where it lies whole, though the box names axes for it."""
     run = call.interpreter
-    axes = tuple(axis for one in held.names_as_spec.axes_of_entries() for axis in one or ())
+    axes = tuple(axis for one in box.names_as_spec.axes_of_entries() for axis in one or ())
     copied = value.mesh is not None and value.spec is not None and not any(value.spec)
     alone = value.mesh is None and value.committed is False and not value.host and value.device is None
     whole = alone or copied
-    if call.function_name != "unbox" or not run.rooted or run.traced or held.logical or not axes or not whole:
+    if call.function_name != "unbox" or not run.rooted or run.traced or box.logical or not axes or not whole:
         return value
     where = "replicated" if copied else "on one device"
     run.note_unplaced(call.place, axes, array=str(value), named=", ".join(axes), where=where)

@@ -96,27 +96,27 @@ def _add_lifted_axis(call: Call, scope: Scope, value: Value, lift: Lift, size: S
             varying=leaf.varying,
         )
 
-    def rename_axes(one: Box) -> Value:
-        items = _names_after_transform(call, one, lift)
+    def rename_axes(box: Box) -> Value:
+        items = _names_after_transform(call, box, lift)
         if items is not None and isinstance(axis, int):
             items = (*items, *((None,) * (axis - len(items))))
             items = (*items[:axis], lift.axis_name(), *items[axis:])
-        return one.with_parts(
-            {"value": insert_axis(one.boxed_value), "names": items if items is not None else Unknown("names")}
+        return box.with_parts(
+            {"value": insert_axis(box.boxed_value), "names": items if items is not None else Unknown("names")}
         )
 
     return map_boxes(rename_axes, value, insert_axis)
 
 
-def _names_after_transform(call: Call, one: Box, lift: Lift) -> tuple[Value, ...] | None:
+def _names_after_transform(call: Call, box: Box, lift: Lift) -> tuple[Value, ...] | None:
     """The names of a box that a transform changes; records that it has no name for the axis."""
     if lift.axis_name() is MISSING:
-        names = ", ".join(str(each) for each in known_items(one.names) or ())
+        names = ", ".join(str(each) for each in known_items(box.names) or ())
         call.interpreter.record_violation(
             "scan.partition-name", lift.call.place, operation=lift.call.function_name, names=names
         )
         return None
-    return known_items(one.names)
+    return known_items(box.names)
 
 
 def _remove_lifted_axis(call: Call, value: Value, lift: Lift, collection: str) -> Value:
@@ -130,11 +130,11 @@ def _remove_lifted_axis(call: Call, value: Value, lift: Lift, collection: str) -
         )
         return replace(without_dimension(leaf, axis), committed=None, unplaced=None) if known else Layout()
 
-    def rename_axes(one: Box) -> Value:
-        items = _names_after_transform(call, one, lift)
+    def rename_axes(box: Box) -> Value:
+        items = _names_after_transform(call, box, lift)
         known = items is not None and isinstance(axis, int) and axis < len(items)
         names = (*items[:axis], *items[axis + 1 :]) if known and items is not None else Unknown("names")
-        return one.with_parts({"value": slice_one(one.boxed_value), "names": names})
+        return box.with_parts({"value": slice_one(box.boxed_value), "names": names})
 
     return map_boxes(rename_axes, value, slice_one)
 

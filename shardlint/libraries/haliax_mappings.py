@@ -51,11 +51,11 @@ def _mapping_in_context(call: Call) -> Value:
     return None if known else _UNKNOWN
 
 
-def _mesh_in_context(call: Call, given: Value = None) -> Mesh | Unknown | None:
+def _mesh_in_context(call: Call, value: Value = None) -> Mesh | Unknown | None:
     """The mesh that haliax finds; None where there surely is none."""
     run = call.interpreter
-    if given is not None:
-        return given if isinstance(given, Mesh) else Unknown("a mesh")
+    if value is not None:
+        return value if isinstance(value, Mesh) else Unknown("a mesh")
     if run.axes:
         return Unknown("a mesh with manual axes")
     if run.mesh_known and (run.mesh is not None or run.rooted):
@@ -82,14 +82,14 @@ def axis_mapping(call: Call) -> Value:
     return Entered(call.name, sets={MAPPING: made})
 
 
-def _check_outer(call: Call, given: DictValue, outer: DictValue) -> None:
+def _check_outer(call: Call, dict_value: DictValue, outer: DictValue) -> None:
     """Record an entry that a mapping in context replaces by another one."""
-    for name, one in given.entries.items():
+    for name, one in dict_value.entries.items():
         theirs = outer.entries.get(name, one)
         if _mesh_axes(theirs) is not None and _mesh_axes(one) not in (None, _mesh_axes(theirs)):
             line = str(outer.written.line) if outer.written is not None else ""
             call.interpreter.record_violation(
-                "mapping.outer", _place_of_key(call, given, name), axis=str(name), line=line
+                "mapping.outer", _place_of_key(call, dict_value, name), axis=str(name), line=line
             )
 
 
@@ -311,7 +311,7 @@ register_function("haliax set_mesh", "haliax.partitioning set_mesh mesh_context"
 # named_jit
 
 
-def _named_jit(call: Call, given: Value) -> Value:
+def _named_jit(call: Call, value: Value) -> Value:
     for position, name in enumerate(_RESOURCES, 1):
         _check_kind(
             call,
@@ -344,7 +344,7 @@ def _named_jit(call: Call, given: Value) -> Value:
         before = interpreter.contexts
         interpreter.contexts = {**before, MAPPING: mapping} if mapping is not None else before
         try:
-            compiled = interpreter.call_value(Library("equinox.filter_jit"), (given,), keywords, call.place)
+            compiled = interpreter.call_value(Library("equinox.filter_jit"), (value,), keywords, call.place)
             found = interpreter.call_value(compiled, again.args, again.keywords, again.place, again.open)
         finally:
             interpreter.contexts = before
@@ -353,7 +353,7 @@ def _named_jit(call: Call, given: Value) -> Value:
             return Unknown("what raises")
         return found
 
-    return Transformed("haliax.named_jit", run_compiled, given, call.place)
+    return Transformed("haliax.named_jit", run_compiled, value, call.place)
 
 
 register_function("haliax named_jit named_pjit")(transform_decorator(_named_jit))

@@ -50,9 +50,9 @@ def _names_of_methods(*names: str) -> tuple[str, ...]:
     return tuple(f"{home} {name}" for home in ("haliax", NAMED_ARRAY) for name in names)
 
 
-def _place_of_axis(call: Call, array: NamedArray, given: Value) -> Place:
+def _place_of_axis(call: Call, array: NamedArray, value: Value) -> Place:
     """The dimension of one axis; None where it is not known, or haliax raises."""
-    chosen = selected_axes(given)
+    chosen = selected_axes(value)
     places = positions_of_axes(call, array, chosen) if chosen is not None and len(chosen) == 1 else None
     return places[0] if places else None
 
@@ -168,11 +168,11 @@ def index_array(call: Call) -> Value:
     return make_named(call, made, [Axis(one.name, size) for one, size in zip(kept, sizes, strict=False)])
 
 
-def _index_pairs(given: Value) -> list[tuple[Value, Value]] | None:
+def _index_pairs(value: Value) -> list[tuple[Value, Value]] | None:
     """The axes of an index, each with what is taken of it."""
-    if isinstance(given, DictValue):
-        return None if given.open else list(given.entries.items())
-    items = known_items(given)
+    if isinstance(value, DictValue):
+        return None if value.open else list(value.entries.items())
+    items = known_items(value)
     if items is None or len(items) % 2:
         return None
     return list(zip(items[::2], items[1::2], strict=True))

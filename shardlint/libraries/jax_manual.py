@@ -74,7 +74,7 @@ _COPIED = re.compile(r"(?i)state|param|variables|opt|model|ema|weights|step|lr|c
 _DEVICE_COUNTS = ("jax.device_count()", "jax.local_device_count()")
 
 
-def _shard_map(call: Call, given: Value) -> Value:
+def _shard_map(call: Call, value: Value) -> Value:
     mesh, in_specs, out_specs = (
         call.argument_at(place, name, None) for place, name in ((1, "mesh"), (2, "in_specs"), (3, "out_specs"))
     )
@@ -95,8 +95,8 @@ def _shard_map(call: Call, given: Value) -> Value:
             more = (Unknown("a star argument"),) * (takes - len(again.args))
             again = replace(again, args=(*again.args, *more), open=False)
         if again.open or in_specs is None:
-            return _unknown_map(again, given)
-        if not check_arguments(again, given, in_specs, written):
+            return _unknown_map(again, value)
+        if not check_arguments(again, value, in_specs, written):
             return Unknown("a call that raises")
         declared = checking is True
         checked = declared and interpreter.releases.get("jax", (99,)) >= _VARYING
@@ -112,18 +112,18 @@ def _shard_map(call: Call, given: Value) -> Value:
         declare_keys(parts, again, in_specs, written)
         before = interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder
         interpreter.manual = place_of(call, 2, "in_specs")
-        around, events = interpreter.events, interpreter.events_of(given, call.place)
+        around, events = interpreter.events, interpreter.events_of(value, call.place)
         interpreter.events = events
-        entered = _enter_body(interpreter, given)
+        entered = _enter_body(interpreter, value)
         binder = "jax.shard_map" if is_known and before[3] != SOME_MESH else SOME_MESH
         interpreter.binder = binder if before[3] or not before[0] else ""
         interpreter.axes = {**interpreter.axes, **dict(zip(on.names, on.sizes, strict=True))}
         interpreter.checks_varying = checked
         try:
-            found = run_traced(again, given, parts, {})
+            found = run_traced(again, value, parts, {})
             check = ("on" if checking else "off") if isinstance(checking, bool) else "not known to be on"
             where = place_of(call, 3, "out_specs")
-            check_results(again, given, out_specs, found, check, where)
+            check_results(again, value, out_specs, found, check, where)
             check_unpacked(again, out_specs, unpacked_count(again, call.place), where)
             report_doubts(interpreter, events)
         finally:
@@ -135,12 +135,12 @@ def _shard_map(call: Call, given: Value) -> Value:
         left = _join_results(call, again, on, out_specs, found, declared)
         return left if is_whole else map_tree(lambda leaf: Layout(), left)
 
-    return call.interpreter.note_transformed(Transformed("shard_map", run_mapped, given, call.place, takes))
+    return call.interpreter.note_transformed(Transformed("shard_map", run_mapped, value, call.place, takes))
 
 
-def _enter_body(run: RunState, given: Value) -> tuple[int | None, Place | None]:
+def _enter_body(run: RunState, value: Value) -> tuple[int | None, Place | None]:
     """Note which function is mapped, and how many calls lead to it; what held before."""
-    before, function_ = (run.mapped_at, run.body), function_of(given)
+    before, function_ = (run.mapped_at, run.body), function_of(value)
     run.mapped_at = len(run.calls) + 1
     run.body = Place(function_.frame.file, function_.node) if function_ is not None else None
     return before
@@ -158,12 +158,12 @@ def _bound_mesh(mesh: Value, names: Value, specs: Value) -> tuple[Mesh, bool]:
     return Mesh(bound, sizes, (None,) * len(bound)), bool(given) and len(given) == len(manual)
 
 
-def _unknown_map(call: Call, given: Value) -> Value:
+def _unknown_map(call: Call, value: Value) -> Value:
     run = call.interpreter
     before = run.axes, run.checks_varying, run.rooted, run.binder
     run.rooted, run.checks_varying, run.binder = False, False, ""
     try:
-        run_traced(call, given, tuple(Unknown() for _ in call.args), {}, call.open)
+        run_traced(call, value, tuple(Unknown() for _ in call.args), {}, call.open)
     finally:
         run.axes, run.checks_varying, run.rooted, run.binder = before
     return Unknown("what shard_map returns")
@@ -253,7 +253,7 @@ def _size_of_part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:
 
 
 def _join_results(
-    call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, checked: bool
+    call: Call, again: Call, mesh: Mesh, out_specs: Value, value: Value, checked: bool
 ) -> Value:
     """The whole arrays of the parts that the devices return."""
     where = place_of(call, 3, "out_specs")
@@ -299,8 +299,8 @@ def _join_results(
 
     return (
         Unknown("what shard_map returns")
-        if isinstance(found, Unknown)
-        else map_spread(whole_of_leaf, out_specs, found)
+        if isinstance(value, Unknown)
+        else map_spread(whole_of_leaf, out_specs, value)
     )
 
 
@@ -315,7 +315,7 @@ def _size_of_whole(size: Size, parts: Size) -> Size:
 register_function("jax.shard_map", "flax.nnx.shard_map")(transform_decorator(_shard_map))
 
 
-def _run_pmap(call: Call, given: Value) -> Value:
+def _run_pmap(call: Call, value: Value) -> Value:
     name = call.argument_at(1, "axis_name", None)
     default = Unknown("arrays alone") if call.name == "equinox.filter_pmap" else 0
     in_axes, out_axes = call.argument_at(2, "in_axes", default), call.argument_at(3, "out_axes", 0)
@@ -330,7 +330,7 @@ def _run_pmap(call: Call, given: Value) -> Value:
         in_context = interpreter.mesh if interpreter.mesh_known and not interpreter.traced else None
         if in_context is not None and interpreter.releases.get("jax", (99,)) >= _PMAP_CONTEXT:
             interpreter.record_violation("pmap.context", again.place, mesh=str(in_context), line=str(in_context.line))
-        check_axes(again, given, in_axes, len(numbers), place_of(call, 2, "in_axes"))
+        check_axes(again, value, in_axes, len(numbers), place_of(call, 2, "in_axes"))
         size: Size = None
 
         def local_leaf(place: int, keyword: str, path: str, leaf: Value, at: Value) -> Value:
@@ -344,7 +344,7 @@ def _run_pmap(call: Call, given: Value) -> Value:
                 check_entry_contract(again, array, "rows.missing", place_of(again, place, keyword), path)
             repeats = has_copies(array) or (array.figure is not None and array.figure.kind == "repeated")
             if not isinstance(at, int) or (array.shape is None and not repeats):
-                return _unknown_part(at, name, "" if array.is_key else _parameter_name(given, place))
+                return _unknown_part(at, name, "" if array.is_key else _parameter_name(value, place))
             if array.shape is not None and len(array.shape) - (array.dtype == RAW_KEY) <= at:
                 kind = "key" if array.is_key else "number" if array.literal else "array"
                 interpreter.record_violation("pmap.unmapped", place_of(again, place, keyword), array=path, of=kind)
@@ -359,7 +359,7 @@ def _run_pmap(call: Call, given: Value) -> Value:
                 return Layout()
             size = own if size is None else size
             along = frozenset((_pmap_axis_of(name),))
-            differs = not repeats and (array.is_key or not _COPIED.search(_parameter_name(given, place)))
+            differs = not repeats and (array.is_key or not _COPIED.search(_parameter_name(value, place)))
             row = without_dimension(make_tracer(array), at) if array.shape is not None else make_tracer(array)
             return replace(
                 row, mesh=None, spec=None, varying=along, reduced=frozenset(), rows=None,
@@ -373,7 +373,7 @@ def _run_pmap(call: Call, given: Value) -> Value:
             if not isinstance(one, Unknown):
                 return map_spread(partial(local_leaf, place, keyword), axis, one)
             return (
-                AnyTree(_unknown_part(axis, name, _parameter_name(given, place)))
+                AnyTree(_unknown_part(axis, name, _parameter_name(value, place)))
                 if isinstance(axis, int | None)
                 else one
             )
@@ -385,17 +385,17 @@ def _run_pmap(call: Call, given: Value) -> Value:
                 axis = in_axes[place] if place < len(in_axes) else Unknown()
             parts.append(one if place in numbers else split_argument(place, "", one, axis))
         keywords = {
-            key: split_argument(_parameter_position(given, key), key, one, 0) for key, one in again.keywords.items()
+            key: split_argument(_parameter_position(value, key), key, one, 0) for key, one in again.keywords.items()
         }
         before = interpreter.axes, interpreter.checks_varying, interpreter.binder
-        entered = _enter_body(interpreter, given)
+        entered = _enter_body(interpreter, value)
         named = isinstance(name, str | None) and before[2] != SOME_MESH and (before[2] or not before[0])
         interpreter.binder = f"jax.pmap with {f'axis {name}' if name else 'no axis name'}" if named else ""
         interpreter.axes = {**interpreter.axes, _pmap_axis_of(name): size}
         interpreter.checks_varying = False
         try:
-            result = run_traced(again, given, tuple(parts), keywords, again.open)
-            check_results(again, given, out_axes, result, "", place_of(call, 3, "out_axes"))
+            result = run_traced(again, value, tuple(parts), keywords, again.open)
+            check_results(again, value, out_axes, result, "", place_of(call, 3, "out_axes"))
         finally:
             interpreter.axes, interpreter.checks_varying, interpreter.binder = before
             interpreter.mapped_at, interpreter.body = entered
@@ -414,7 +414,7 @@ def _run_pmap(call: Call, given: Value) -> Value:
             result = (result,) * len(out_axes)
         return map_spread(out_of_leaf, out_axes, result)
 
-    return call.interpreter.note_transformed(Transformed("pmap", run_mapped, given, call.place))
+    return call.interpreter.note_transformed(Transformed("pmap", run_mapped, value, call.place))
 
 
 def _is_unknown(tree: Value) -> bool:

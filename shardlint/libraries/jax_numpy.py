@@ -391,10 +391,10 @@ def _out_sharding(call: Call) -> Value:
     return call.keywords.get("out_sharding") or call.keywords.get("out_shardings")
 
 
-def _placed_type(call: Call, array: Layout, given: Value) -> Layout:
+def _placed_type(call: Call, array: Layout, value: Value) -> Layout:
     """An array whose type an `out_sharding` argument decides."""
-    spec = given.spec if isinstance(given, Sharding) else given
-    mesh = given.mesh if isinstance(given, Sharding) else array.mesh or call.interpreter.mesh
+    spec = value.spec if isinstance(value, Sharding) else value
+    mesh = value.mesh if isinstance(value, Sharding) else array.mesh or call.interpreter.mesh
     if isinstance(spec, PartitionSpec) and not spec.open and array.shape is not None:
         axes = spec.axes_of_entries()
         full = (*axes, *((NO_AXES,) * (len(array.shape) - len(axes))))
@@ -780,12 +780,12 @@ def make_array(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
     return found if device is None else Layout(shape, dtype)
 
 
-def place_new(call: Call, array: Layout, given: Value) -> Layout:
+def place_new(call: Call, array: Layout, value: Value) -> Layout:
     """A new array that is made with a sharding, or with a spec over the mesh in context."""
-    if isinstance(given, Sharding) and given.mesh is not None and not isinstance(given.mesh, Unknown):
-        _check_device(call, array, given)
-        return replace(_placed_type(call, array, given), committed=True)
-    return _placed_type(call, array, given)
+    if isinstance(value, Sharding) and value.mesh is not None and not isinstance(value.mesh, Unknown):
+        _check_device(call, array, value)
+        return replace(_placed_type(call, array, value), committed=True)
+    return _placed_type(call, array, value)
 
 
 def _check_device(call: Call, array: Layout, target: Sharding) -> None:

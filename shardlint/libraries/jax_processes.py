@@ -150,9 +150,9 @@ def call_on_host(call: Call) -> Value:
     return None
 
 
-def _describe_arrays(call: Call, given: tuple[Value, ...], shapes: Value) -> Value:
+def _describe_arrays(call: Call, values: tuple[Value, ...], shapes: Value) -> Value:
     """Arrays of the shapes and types that are described, which are computed of others."""
-    arrays = [leaf for one in given for _, leaf in tree_leaves(one) if isinstance(leaf, Layout)] or [Layout()]
+    arrays = [leaf for one in values for _, leaf in tree_leaves(one) if isinstance(leaf, Layout)] or [Layout()]
 
     def make_array(leaf: Value) -> Value:
         if not isinstance(leaf, Layout):
@@ -185,7 +185,7 @@ def kernel_function(call: Call) -> Value:
     return Native(call.name, run_kernel)
 
 
-def _change_axis_types(call: Call, given: Value) -> Value:
+def _change_axis_types(call: Call, value: Value) -> Value:
     """A function whose arrays have other types of axes inside: of the results, the sharding is not followed."""
 
     def leaf_inside(leaf: Value) -> Value:
@@ -194,7 +194,7 @@ def _change_axis_types(call: Call, given: Value) -> Value:
     def run_retyped(again: Call) -> Value:
         keywords = {name: one for name, one in again.keywords.items() if name != "out_sharding"}
         args = tuple(map_tree(leaf_inside, one) for one in again.args)
-        found = again.interpreter.call_value(given, args, keywords, again.place, again.open)
+        found = again.interpreter.call_value(value, args, keywords, again.place, again.open)
         return map_tree(lambda leaf: Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else leaf, found)
 
     return Native(call.name, run_retyped)

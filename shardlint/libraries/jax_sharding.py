@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardlint.layouts.layout import Asked, Axes, AxisType, Layout, Mesh, Spec, Symbol, divide_size
+from shardlint.layouts.layout import AutoConstraint, Axes, AxisType, Layout, Mesh, Spec, Symbol, divide_size
 from shardlint.layouts.values import (
     AnyTree,
     AxisTypeValue,
@@ -304,10 +304,10 @@ def place_tree(call: Call, tree: Value, target: Value, where: Place) -> Value:
         target = Unknown()
     for_all = tree_children(target) is None
 
-    def place_leaf(path: str, leaf: Value, one: Value) -> Value:
+    def place_leaf(path: str, leaf: Value, value: Value) -> Value:
         if for_all and not isinstance(leaf, Layout | int | float):
             return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
-        return place_array(call, leaf, with_mesh_in_context(call, one), where, path)
+        return place_array(call, leaf, with_mesh_in_context(call, value), where, path)
 
     if for_all and isinstance(tree, Unknown):
         return AnyTree(Layout())
@@ -443,7 +443,7 @@ def _constrain_traced(call: Call, leaf: Value, target: Value) -> Value:
     ):
         return array
     kept = tuple(None if axes is None else _without_single(axes, mesh_) for axes in pad_spec(array, spec))
-    return replace(array, asked=Asked(mesh_, kept, run.traced))
+    return replace(array, asked=AutoConstraint(mesh_, kept, run.traced))
 
 
 def _without_single(axes: Axes, mesh: Mesh) -> Axes | None:

@@ -212,13 +212,13 @@ def compute_resized(call: Call, array: Layout, shape: Shape | None, dtype: str |
     return typed_like(found, array, array.typed_spec if kept else None)
 
 
-def _choose_part(call: Call, found: Value) -> Value:
+def _choose_part(call: Call, value: Value) -> Value:
     """A part of an array that other arrays choose: it differs along their axes too."""
     starts = [layout_as_array(one) for one in call.args[1:] if isinstance(one, Layout | AnyTree | Unknown)]
     if not call.interpreter.axes or not starts:
-        return found
-    both = common_properties([layout_as_array(found), *starts])
-    return replace(layout_as_array(found).varying_like(both), figure=None)
+        return value
+    both = common_properties([layout_as_array(value), *starts])
+    return replace(layout_as_array(value).varying_like(both), figure=None)
 
 
 @register_function("jax.lax dynamic_slice_in_dim slice_in_dim dynamic_index_in_dim index_in_dim")

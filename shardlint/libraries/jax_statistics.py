@@ -134,29 +134,29 @@ def _axes_of_data(call: Call, array: Layout, places: tuple[int, ...]) -> Axes:
 
 
 def _statistic_after_reduction(
-    found: Layout, name: str, array: Layout, places: tuple[int, ...] | None
+    layout: Layout, name: str, array: Layout, places: tuple[int, ...] | None
 ) -> Statistic | None:
     """Return the statistic that a reduction preserves. A sum over dimensions that may be sharded is a partial sum."""
-    if name not in ("sum", "nansum", "prod") or found.statistic is not None or places == ():
-        return found.statistic
+    if name not in ("sum", "nansum", "prod") or layout.statistic is not None or places == ():
+        return layout.statistic
     split = places is None or (not array.pieces or (len(array.pieces) > 1 and array.rank is None))
     behind = places is not None and all(place == -1 for place in places) and len(array.pieces) < 2
-    return Statistic("part", found.differs, None, "sum") if split and not behind and found.differs else None
+    return Statistic("part", layout.differs, None, "sum") if split and not behind and layout.differs else None
 
 
 @mark_results(
     *(f"{module} expand_dims" for module in ("jax.numpy", "numpy")), "jax.lax expand_dims", "shardlint.index"
 )
-def mark_expanded(call: Call, found: Value) -> Value:
+def mark_expanded(call: Call, value: Value) -> Value:
     """An array with further dimensions of size 1 is a statistic of what it was one of."""
     array = layout_as_array(call.argument_at(0, "a"))
     keys = call.args[1] if call.name == "shardlint.index" and isinstance(call.args[1], tuple) else ()
     same = call.name != "shardlint.index" or (None in keys and all(one in (None, ..., slice(None)) for one in keys))
-    return replace(found, statistic=array.statistic) if isinstance(found, Layout) and same else found
+    return replace(value, statistic=array.statistic) if isinstance(value, Layout) and same else value
 
 
 @mark_results("optax global_norm", "optax.tree_utils tree_l2_norm tree_norm", "optax.tree norm")
-def mark_norm_of_tree(call: Call, found: Value) -> Value:
+def mark_norm_of_tree(call: Call, value: Value) -> Value:
     """The norm of all arrays of a tree."""
     marks = [
         leaf.statistic
@@ -164,11 +164,11 @@ def mark_norm_of_tree(call: Call, found: Value) -> Value:
         if isinstance(leaf, Layout) and leaf.statistic is not None
     ]
     scattered = next((one for one in marks if one.kind == "scattered"), None)
-    if scattered is None or not isinstance(found, Layout):
-        return found
-    differs = found.differs | scattered.axes
+    if scattered is None or not isinstance(value, Layout):
+        return value
+    differs = value.differs | scattered.axes
     norm = replace(_make_statistic(call, "norm", scattered.axes, _SCATTERED), along=scattered.axes)
-    return replace(found, differs=differs, statistic=norm)
+    return replace(value, differs=differs, statistic=norm)
 
 
 # of operations entry by entry
@@ -221,20 +221,22 @@ def _operation_statistic(call: Call, operands: Sequence[Layout], carried: Statis
     return carried
 
 
-def _unary_statistic(name: str, found: Statistic, carried: Statistic | None) -> Statistic | None:
+def _unary_statistic(name: str, statistic: Statistic, carried: Statistic | None) -> Statistic | None:
     """Return the statistic of a function of one array."""
-    if found.is_carried or name in _KEEPING:
-        return found
+    if statistic.is_carried or name in _KEEPING:
+        return statistic
     if name not in _CURVES:
         return carried
-    if found.kind == "moved" and name == "exp":
-        return replace(found, kind="exponential")
-    root = found.is_root or name in _ROOTS
-    if found.kind in ("mean", "masked", "curved"):
-        return replace(found, kind="curved", is_root=root)
-    if found.kind == "scattered":
-        return found if name == "square" else carried
-    return replace(found, is_root=root) if found.kind in ("spread", "norm", "sum") and name in _ROOTS else carried
+    if statistic.kind == "moved" and name == "exp":
+        return replace(statistic, kind="exponential")
+    root = statistic.is_root or name in _ROOTS
+    if statistic.kind in ("mean", "masked", "curved"):
+        return replace(statistic, kind="curved", is_root=root)
+    if statistic.kind == "scattered":
+        return statistic if name == "square" else carried
+    return (
+        replace(statistic, is_root=root) if statistic.kind in ("spread", "norm", "sum") and name in _ROOTS else carried
+    )
 
 
 def _statistic_of_sum(left: Layout, right: Layout, carried: Statistic | None) -> Statistic | None:
@@ -281,13 +283,13 @@ def _statistic_of_product(
     return found if literal or found.kind in _SCALED else carried
 
 
-def _may_divide(found: Statistic, factor: Value) -> bool:
+def _may_divide(statistic: Statistic, factor: Value) -> bool:
     """Return whether a factor may be one over the number of devices. A factor of gradients is taken for a learning
     rate.
     """
-    if found.kind in _STAYING:
+    if statistic.kind in _STAYING:
         return False
-    if found.kind == "gradients":
+    if statistic.kind == "gradients":
         return isinstance(factor, Unknown) and factor.why.startswith("arithmetic")
     return not isinstance(factor, int | float) or not _is_plain_factor(factor)
 
@@ -355,13 +357,13 @@ def _divided_sum(call: Call, one: Statistic, two: Statistic | None, by: Value) -
 
 
 @mark_results("jax.lax psum pmean pmax pmin")
-def mark_reduced(call: Call, found: Value) -> Value:
+def mark_reduced(call: Call, value: Value) -> Value:
     """Return the result of a reduction over devices, with its statistic."""
     axes = axis_names(call.argument_at(1, "axis_name"))
     _note_collective(call, axes)
     groups = call.argument_at(-1, "axis_index_groups", None)
     over = frozenset(axes or ()) if groups is None else NO_AXES
-    return map_tree(partial(_reduce_over_axes, call, over), call.argument_at(0, "x"), found)
+    return map_tree(partial(_reduce_over_axes, call, over), call.argument_at(0, "x"), value)
 
 
 def _note_collective(call: Call, axes: tuple[str, ...] | None) -> None:
@@ -407,7 +409,7 @@ def _device_reduction_statistic(call: Call, over: Axes, array: Layout) -> Statis
 
 
 @mark_results("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle")
-def mark_moved(call: Call, found: Value) -> Value:
+def mark_moved(call: Call, value: Value) -> Value:
     """Return the result of an exchange between devices. Of the result of psum_scatter each device has a piece."""
     axes = axis_names(call.argument_at(1, "axis_name"))
     _note_collective(call, axes)
@@ -422,7 +424,7 @@ def mark_moved(call: Call, found: Value) -> Value:
         kept = mark is not None and mark.is_wrong and not (mark.kind == "own-sum" and mark.axes & over)
         return replace(leaf, pieces=pieces, statistic=mark if kept else None)
 
-    return map_tree(move_leaf, found)
+    return map_tree(move_leaf, value)
 
 
 def _pieces_left_by(call: Call, axes: tuple[str, ...]) -> Pieces:
@@ -435,22 +437,22 @@ def _pieces_left_by(call: Call, axes: tuple[str, ...]) -> Pieces:
 
 
 @mark_results("jax.lax.axis_index")
-def mark_index(call: Call, found: Value) -> Value:
+def mark_index(call: Call, value: Value) -> Value:
     """By its number a device is chosen: what is made of it is one term of a sum over the devices."""
     if axes := axis_names(call.argument_at(0, "axis_name")):
         _note_collective(call, axes)
-    if not isinstance(found, Layout):
-        return found
-    return replace(found, statistic=Statistic("part", found.differs, call.place))
+    if not isinstance(value, Layout):
+        return value
+    return replace(value, statistic=Statistic("part", value.differs, call.place))
 
 
 @mark_results("jax.lax cond switch")
-def mark_chosen(call: Call, found: Value) -> Value:
+def mark_chosen(call: Call, value: Value) -> Value:
     """The same of branches that devices take by their numbers."""
     mark = layout_as_array(call.argument_at(0, "pred")).statistic
     if mark is None or mark.kind != "part":
-        return found
-    return map_tree(lambda leaf: _with_mark(leaf, mark), found)
+        return value
+    return map_tree(lambda leaf: _with_mark(leaf, mark), value)
 
 
 def _with_mark(leaf: Value, mark: Statistic) -> Value:

@@ -144,7 +144,7 @@ def _static_arguments(call: Call) -> tuple[set[int], set[str]]:
     return plain_items(numbers), plain_items(names)
 
 
-def _run_jit(call: Call, given: Value) -> Value:
+def _run_jit(call: Call, value: Value) -> Value:
     if call.name == "flax.nnx.jit":
         for name in ("in_shardings", "out_shardings"):
             if isinstance(call.keywords.get(name), VariableShardings):
@@ -180,7 +180,7 @@ def _run_jit(call: Call, given: Value) -> Value:
         }
         binder = again.interpreter.binder
         try:
-            found = run_traced(again, given, args, keywords, again.open)
+            found = run_traced(again, value, args, keywords, again.open)
         finally:
             again.interpreter.binder = binder
             if lent is not None:
@@ -201,7 +201,7 @@ def _run_jit(call: Call, given: Value) -> Value:
             used = [replace(one, device=None) for one in used]
         if donated and not again.open:
             check_shared(again, donated, found)
-            check_reused(again, given, donated, found, place_of(call, -1, "donate_argnums"))
+            check_reused(again, value, donated, found, place_of(call, -1, "donate_argnums"))
         if lent is not None:
             lent.finish_created(found)
         if placing_in is None and placing is None:
@@ -215,7 +215,7 @@ def _run_jit(call: Call, given: Value) -> Value:
         check_carried(again, results)
         return results
 
-    return call.interpreter.note_transformed(_Compiled("jit", run_compiled, given, call.place))
+    return call.interpreter.note_transformed(_Compiled("jit", run_compiled, value, call.place))
 
 
 def _number_arguments(
@@ -237,10 +237,10 @@ def _number_arguments(
     return trace_leaf
 
 
-def _used_arguments(arrays: dict[int, Layout], found: Value, sign: int = 1) -> list[Layout]:
+def _used_arguments(arrays: dict[int, Layout], value: Value, sign: int = 1) -> list[Layout]:
     """The arguments on which a result depends: jax drops the others. With -1 those on which it may depend."""
     used = frozenset[int]().union(
-        *(leaf.sources for _, leaf in tree_leaves(found) if isinstance(leaf, Layout))
+        *(leaf.sources for _, leaf in tree_leaves(value) if isinstance(leaf, Layout))
     )
     return [one for number, one in arrays.items() if sign * number in used]
 
@@ -307,9 +307,9 @@ def _check_arguments(call: Call, target: Value, args: tuple[Value, ...]) -> None
                 _check_same(call, leaf, spec, on, where, path)
 
 
-def _check_results(call: Call, target: Value, found: Value, where: Place) -> None:
+def _check_results(call: Call, target: Value, value: Value, where: Place) -> None:
     """Record results that do not fit the `out_shardings` of a jit within another one."""
-    for path, leaf, one in spread_prefix(target, found) if target is not None else ():
+    for path, leaf, one in spread_prefix(target, value) if target is not None else ():
         spec, on = spec_and_mesh(call, one)
         if isinstance(leaf, Layout) and spec is not None:
             check_fits(call, leaf, spec, on, where, f"result{path}")
@@ -392,18 +392,18 @@ def _replicate_constants(call: Call, free: Callable[[Value], Value]) -> Callable
 
 
 def _results_of_jit(
-    call: Call, found: Value, target: Value, arrays: list[Layout], where: Place, kept: bool = False
+    call: Call, value: Value, target: Value, arrays: list[Layout], where: Place, kept: bool = False
 ) -> Value:
     """Return the results of a jit that uses some arrays, placed by `out_shardings` or by the compiler."""
     if target is None:
-        results = [leaf for _, leaf in tree_leaves(found)]
+        results = [leaf for _, leaf in tree_leaves(value)]
         # What depends on no argument lies where jax puts new arrays: arguments that nothing uses are left out.
         alone = all(isinstance(one, Layout) and one.is_new for one in results)
         free = _free_for_compiler(call, common_properties(arrays) if arrays and not alone else Layout())
         if alone:
             free = _replicate_constants(call, free)
-        return _map_arrays(free, found, kept) if not isinstance(found, Unknown) else AnyTree(Unknown())
-    if isinstance(found, Unknown):
+        return _map_arrays(free, value, kept) if not isinstance(value, Unknown) else AnyTree(Unknown())
+    if isinstance(value, Unknown):
         return AnyTree(Layout())
 
     def place_result(path: str, leaf: Value, one: Value) -> Value:
@@ -413,15 +413,15 @@ def _results_of_jit(
             return replace(layout_as_array(leaf), spec=None, literal=False, asked=None)
         return place_array(call, leaf, with_mesh_in_context(call, one), where, f"result{path}")
 
-    return map_spread(place_result, target, found)
+    return map_spread(place_result, target, value)
 
 
 for _name in (*JIT_WRAPPERS, "jax.named_call"):
     register_function(_name)(transform_decorator(_run_jit))
 
 
-def _call_unchanged(call: Call, given: Value) -> Value:
-    return given
+def _call_unchanged(call: Call, value: Value) -> Value:
+    return value
 
 
 register_function(
@@ -455,14 +455,14 @@ def make_partial(call: Call) -> Value:
     return Partial(call.args[0], call.args[1:], call.keywords)
 
 
-def _run_gradient(call: Call, given: Value) -> Value:
+def _run_gradient(call: Call, value: Value) -> Value:
     with_value = "value_and_grad" in call.name
     has_aux = call.keywords.get("has_aux", False)
     numbers = call.argument_at(1, "argnums", 0)
     chosen = call.keywords.get("wrt", Library("flax.nnx.Param"))
 
     def run_differentiated(again: Call) -> Value:
-        found = again.interpreter.call_value(given, again.args, again.keywords, again.place, again.open)
+        found = again.interpreter.call_value(value, again.args, again.keywords, again.place, again.open)
         wanted = numbers if isinstance(numbers, tuple) else (numbers,)
         loss = layout_as_array(found[0] if isinstance(found, tuple) and found else found)
         grads: list[Value] = []
@@ -487,7 +487,7 @@ def _run_gradient(call: Call, given: Value) -> Value:
             return _sum_along_devices(again, array, loss)
 
         for one in wanted:
-            reads = not isinstance(one, int) or reads_parameter(function_of(given), one)
+            reads = not isinstance(one, int) or reads_parameter(function_of(value), one)
             argument = again.args[one] if isinstance(one, int) and one < len(again.args) else Unknown()
             if call.name.startswith("flax.nnx") and is_object(argument):  # of its Params
                 argument = (select_by_filters(state_of(again.interpreter, argument), (chosen,)) or [Unknown()])[0]
@@ -500,7 +500,7 @@ def _run_gradient(call: Call, given: Value) -> Value:
             return (found, gradient)
         return (gradient, aux) if has_aux is True else gradient
 
-    return Transformed(call.name, run_differentiated, given, call.place)
+    return Transformed(call.name, run_differentiated, value, call.place)
 
 
 def _sum_along_devices(call: Call, gradient: Layout, loss: Layout) -> Layout:
@@ -567,7 +567,7 @@ def _mapped_dimension(spec: Value, place: int) -> Value:
     return spec
 
 
-def _run_vmap(call: Call, given: Value) -> Value:
+def _run_vmap(call: Call, value: Value) -> Value:
     in_axes, out_axes = call.argument_at(1, "in_axes", 0), call.argument_at(2, "out_axes", 0)
     name = call.keywords.get("axis_name")
 
@@ -603,7 +603,7 @@ def _run_vmap(call: Call, given: Value) -> Value:
             again.interpreter.axes[name] = size
         try:
             result = again.interpreter.call_value(
-                given, tuple(inner), {key: Unknown() for key in again.keywords}, again.place, again.open
+                value, tuple(inner), {key: Unknown() for key in again.keywords}, again.place, again.open
             )
         finally:
             again.interpreter.axes = before
@@ -624,7 +624,7 @@ def _run_vmap(call: Call, given: Value) -> Value:
             map_tree(out_of_map, result) if not isinstance(result, Unknown) else Unknown("what vmap returns")
         )
 
-    return call.interpreter.note_transformed(Transformed("vmap", run_mapped, given, call.place))
+    return call.interpreter.note_transformed(Transformed("vmap", run_mapped, value, call.place))
 
 
 def _explicit_axes(array: Layout, place: int, beside: bool) -> Axes | None:
@@ -781,13 +781,13 @@ def _stack_results(tree: Value, count: Size) -> Value:
     return map_tree(row_of_leaf, tree)
 
 
-def _compile_result(call: Call, found: Value, given: Value) -> Value:
+def _compile_result(call: Call, value: Value, given: Value) -> Value:
     """Return the result of an operation that is compiled as a whole, placed according to its arguments."""
-    if call.interpreter.traced or isinstance(found, Unknown):
-        return found
+    if call.interpreter.traced or isinstance(value, Unknown):
+        return value
     arrays = [leaf for _, leaf in tree_leaves(given) if isinstance(leaf, Layout)]
     check_devices(call, arrays)
-    return _results_of_jit(call, map_tree(mark_computed, found), None, arrays, call.place)
+    return _results_of_jit(call, map_tree(mark_computed, value), None, arrays, call.place)
 
 
 @register_function("jax.lax.scan")
@@ -882,12 +882,12 @@ def _vary_by_predicate(leaf: Value, axes: frozenset[str]) -> Value:
     return replace(leaf, differs=leaf.differs | axes, equal=leaf.equal - axes)
 
 
-def _check_branches(call: Call, found: Sequence[Value]) -> None:
+def _check_branches(call: Call, values: Sequence[Value]) -> None:
     """Record branches whose results vary over different axes."""
     if not call.interpreter.checks_varying:
         return
-    first = dict(tree_leaves(found[0]))
-    for other in found[1:]:
+    first = dict(tree_leaves(values[0]))
+    for other in values[1:]:
         for path, leaf in tree_leaves(other):
             one = first.get(path)
             if not isinstance(one, Layout) or not isinstance(leaf, Layout) or one.literal or leaf.literal:

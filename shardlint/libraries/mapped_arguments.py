@@ -36,12 +36,12 @@ def specs_place(call: Call) -> Place:
     return next((Place(run.file, one.value) for one in keywords if one.arg == "in_specs"), led[-1])
 
 
-def check_arguments(call: Call, given: Value, in_specs: Value, where: Place) -> bool:
+def check_arguments(call: Call, value: Value, in_specs: Value, where: Place) -> bool:
     """Record in_specs that fit neither the function nor the call of what was mapped; whether they may fit."""
     specs = known_items(in_specs)
     if specs is None or call.open:
         return True
-    takes, at = _describe_accepted(given, len(specs)), where
+    takes, at = _describe_accepted(value, len(specs)), where
     said = f"`in_specs` has length {len(specs)} for {takes}" if takes else ""
     if not said and not call.keywords and len(call.args) != len(specs):
         said, at = f"`in_specs` has length {len(specs)} for {spell_count(len(call.args), 'argument')}", call.place
@@ -54,13 +54,13 @@ def check_arguments(call: Call, given: Value, in_specs: Value, where: Place) -> 
     return not said
 
 
-def check_axes(call: Call, given: Value, in_axes: Value, static: int, where: Place) -> None:
+def check_axes(call: Call, value: Value, in_axes: Value, static: int, where: Place) -> None:
     """Record a tuple of `in_axes` of pmap that does not fit a call, or the function; `static` arguments need no entry.
 
     A caller that is not in sight may give arguments by name, which have no entries.
     """
     run, count = call.interpreter, len(in_axes) if isinstance(in_axes, tuple) else 0
-    accepted = _accepted_counts(given)
+    accepted = _accepted_counts(value)
     said, form, least, most = "", "", *(accepted or (0, None))
     if isinstance(in_axes, ListValue):
         said = "it is a list, and pmap takes a tuple"
@@ -82,9 +82,9 @@ def spell_count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _describe_accepted(given: Value, count: int) -> str:
+def _describe_accepted(value: Value, count: int) -> str:
     """How many arguments a function takes, in words; "" where it may take so many."""
-    least, most = _accepted_counts(given) or (0, None)
+    least, most = _accepted_counts(value) or (0, None)
     if least <= count and (most is None or count <= most):
         return ""
     takes = f"at least {spell_count(least, 'argument')}" if most is None else spell_count(most, "argument")

@@ -43,7 +43,7 @@ _CHOICES = ("top_k", "argmax", "argmin")
 _SUMS = re.compile(r"(?i)grad|accum")
 
 
-def check_results(call: Call, given: Value, specs: Value, results: Value, check: str, where: Place) -> None:
+def check_results(call: Call, value: Value, specs: Value, results: Value, check: str, where: Place) -> None:
     """Record results of a mapped function that do not fit `out_specs` of shard_map, or `out_axes` of pmap."""
     _check_structure(call, specs, results, where, "specs.results" if check else "axes.results")
     for path, leaf, spec in _leaves_with_prefix(results, specs, ""):
@@ -56,7 +56,7 @@ def check_results(call: Call, given: Value, specs: Value, results: Value, check:
             axes = (tuple(call.interpreter.axes),)
         if isinstance(leaf, Layout) and axes is not None and None not in axes:
             named = frozenset(one for each in axes for one in each or ())
-            _check_result(call, given, path, leaf, named, check, where)
+            _check_result(call, value, path, leaf, named, check, where)
 
 
 def check_statistic(call: Call, array: Layout, is_sharded: bool) -> None:
@@ -135,7 +135,7 @@ def _leaves_with_prefix(tree: Value, prefix: Value, path: str) -> Iterator[tuple
 
 
 def _check_result(
-    call: Call, given: Value, path: str, array: Layout, named: frozenset[str], check: str, where: Place
+    call: Call, value: Value, path: str, array: Layout, named: frozenset[str], check: str, where: Place
 ) -> None:
     """Record a result that differs along an axis that its spec leaves out, or is equal along one that it names.
 
@@ -150,7 +150,7 @@ def _check_result(
         )
     split = frozenset(axis for axis, size in run.axes.items() if size != 1)
     left = (array.differs & split) - named
-    said = {"axes": ", ".join(sorted(left)), "result": path, "function": name_of(given)}
+    said = {"axes": ", ".join(sorted(left)), "result": path, "function": name_of(value)}
     if figure is not None and figure.kind == "gradient" and check != "on" and isinstance(figure.place, Place):
         own = (left if check else array.differs & figure.axes) - {""}
         if _SUMS.search(path):
@@ -165,7 +165,7 @@ def _check_result(
     if left and check != "on":
         summed = _summed_at(array)
         other = array.figure.axes if summed is not None and array.figure is not None else frozenset[str]()
-        returned = find_returned_part(given, path) or where
+        returned = find_returned_part(value, path) or where
         if summed is None or not other <= named or summed.file is not returned.file:
             other = frozenset()
         place = summed if other and summed is not None else returned

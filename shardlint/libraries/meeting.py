@@ -469,9 +469,9 @@ def check_whole(call: Call, array: Layout) -> None:
         report_split(call, "whole.split", array, axes)
 
 
-def typed_like(found: Layout, array: Layout, spec: Spec | None) -> Layout:
+def typed_like(layout: Layout, array: Layout, spec: Spec | None) -> Layout:
     """A result with a spec over the Explicit axes of the array of which it is computed."""
-    return replace(found, mesh=array.mesh, spec=spec) if array.is_explicit and spec is not None else found
+    return replace(layout, mesh=array.mesh, spec=spec) if array.is_explicit and spec is not None else layout
 
 
 def searches_whole(call: Call) -> bool:

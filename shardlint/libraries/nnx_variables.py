@@ -269,9 +269,9 @@ def write_item(call: Call) -> Value:
     return None
 
 
-def _array_after_update(held: Instance) -> Value:
+def _array_after_update(instance: Instance) -> Value:
     """An array after some of it was replaced."""
-    before = held.as_operand
+    before = instance.as_operand
     if not isinstance(before, Layout):
         return Unknown("a value") if not isinstance(before, DictValue) else before
     explicit = before.is_explicit
@@ -341,8 +341,8 @@ def fork_streams(call: Call) -> Value:
     if not isinstance(held, Object) or not isinstance(count, int | None) or call.open:
         return Unknown("streams")
 
-    def another_stream(one: Value) -> Value:
-        key = next_key(call, one)
+    def another_stream(value: Value) -> Value:
+        key = next_key(call, value)
         if count is not None:
             key = layout_as_array(
                 call.interpreter.call_value(Library("jax.random.split"), (key, count), {}, call.place)

@@ -87,9 +87,9 @@ def _masked_state(call: Call, inits: list[Value], mask: Value, params: Value) ->
     return Instance(None, {"inner_state": begin_states(call, inits, chosen)[0]})
 
 
-def _apply_mask(call: Call, given: Value, params: Value) -> Value:
+def _apply_mask(call: Call, value: Value, params: Value) -> Value:
     """A mask or labels, which may be a function of the parameters."""
-    return call.interpreter.call_value(given, (params,), {}, call.place) if isinstance(given, _FUNCTIONS) else given
+    return call.interpreter.call_value(value, (params,), {}, call.place) if isinstance(value, _FUNCTIONS) else value
 
 
 @register_function("optax masked")

@@ -142,16 +142,16 @@ def run_function(call: Call) -> Value:
     return _with_options(call, call.args[0] if call.args else Unknown())
 
 
-def _with_options(call: Call, given: Value, keywords: dict[str, Value] | None = None) -> Value:
-    if not isinstance(given, FunctionValue | ClassValue | Partial | Native):
+def _with_options(call: Call, value: Value, keywords: dict[str, Value] | None = None) -> Value:
+    if not isinstance(value, FunctionValue | ClassValue | Partial | Native):
         return Unknown("what options are given to")
     call.interpreter.options_met = True
     opened = not call.interpreter.with_defaults
-    return call.interpreter.call_value(given, (), keywords or {}, call.place, opened)
+    return call.interpreter.call_value(value, (), keywords or {}, call.place, opened)
 
 
-def _make_command(call: Call, given: Value) -> Value:
-    return Native("command", lambda again: _with_options(again, given))
+def _make_command(call: Call, value: Value) -> Value:
+    return Native("command", lambda again: _with_options(again, value))
 
 
 register_function("click command group")(transform_decorator(_make_command))
@@ -161,9 +161,9 @@ register_function("click command group")(transform_decorator(_make_command))
 def hydra_main(call: Call) -> Value:
     """A decorator whose function is called with a configuration that files tell."""
 
-    def decorate_command(made: Call) -> Value:
+    def decorate_command(call: Call) -> Value:
         def run_command(again: Call) -> Value:
-            return again.interpreter.call_value(made.args[0], (Unknown("a configuration"),), {}, again.place)
+            return again.interpreter.call_value(call.args[0], (Unknown("a configuration"),), {}, again.place)
 
         return Native("command", run_command)
 

@@ -47,8 +47,8 @@ def mark_results(*names: str) -> Callable[[Marking], Marking]:
     return enter_mark
 
 
-def _mark_result(known: Implementation, mark: Marking, call: Call) -> Value:
-    found = known(call)
+def _mark_result(implementation: Implementation, mark: Marking, call: Call) -> Value:
+    found = implementation(call)
     run = call.interpreter
     return mark(call, found) if run.axes or run.manual is not None else found
 

@@ -125,37 +125,37 @@ def exchanged_pieces(call: Call, axes: Sequence[str]) -> Pieces:
 @mark_results(
     *(f"{module} cumsum cumprod sort argsort" for module in _BOTH), "jax.lax cumsum cumprod cummax sort"
 )
-def mark_along(call: Call, found: Value) -> Value:
+def mark_along(call: Call, value: Value) -> Value:
     """Return the result of an operation along one dimension that keeps the others."""
     array, last = layout_as_array(call.argument_at(0, "a")), call.function_name
     if not array.pieces:
-        return found
+        return value
     default = -1 if "sort" in last else None if call.name.startswith("jax.numpy") else 0
     axis = call.argument_at(1, "dimension" if "dimension" in call.keywords else "axis", default)
     if not isinstance(axis, int):
-        return found
+        return value
     if last != "argsort" or axis % (array.rank or 1):  # rows are sorted among those of their device
         doubt_along(call, array, (axis,))
-    return _with_pieces(found, array.pieces)
+    return _with_pieces(value, array.pieces)
 
 
 @mark_results("jax.nn softmax log_softmax standardize")
-def mark_normalized(call: Call, found: Value) -> Value:
+def mark_normalized(call: Call, value: Value) -> Value:
     """The same of a softmax."""
     array, axis = layout_as_array(call.argument_at(0, "x")), call.argument_at(1, "axis", -1)
     doubt_along(call, array, (axis,) if isinstance(axis, int) else ())
-    return _with_pieces(found, array.pieces)
+    return _with_pieces(value, array.pieces)
 
 
 @mark_results("jax.lax.top_k")
-def mark_greatest(call: Call, found: Value) -> Value:
+def mark_greatest(call: Call, value: Value) -> Value:
     """The same of the greatest entries."""
     doubt_along(call, layout_as_array(call.argument_at(0, "operand")), (-1,))
-    return found
+    return value
 
 
 @mark_results("jax.numpy roll flip diff")
-def mark_moved(call: Call, found: Value) -> Value:
+def mark_moved(call: Call, value: Value) -> Value:
     """Return the result of an operation that combines neighbors. Along the first dimension any row of a batch will do,
     but not both ways.
     """
@@ -168,40 +168,40 @@ def mark_moved(call: Call, found: Value) -> Value:
             _doubt_shift(call, sorted(axes_along(array, (axis,))))
         elif places == 0 and last == "roll" and isinstance(steps, int):
             _doubt_shift(call, array.pieces[0], "on" if steps > 0 else "back")
-    return found if last == "diff" else _with_pieces(found, array.pieces)
+    return value if last == "diff" else _with_pieces(value, array.pieces)
 
 
 @mark_results(_CONVOLUTIONS, "jax.numpy.convolve")
-def mark_convolved(call: Call, found: Value) -> Value:
+def mark_convolved(call: Call, value: Value) -> Value:
     """A convolution, which is along all dimensions but those of the batch and the channels."""
     array, order = layout_as_array(call.args[0] if call.args else Unknown()), call.keywords.get("dimension_numbers")
     if call.function_name == "convolve":
         _doubt_shift(call, array.pieces[0] if array.pieces else ())
-        return found
+        return value
     letters = (known_items(order) or ("",))[0]
     for place, axes in enumerate(array.pieces):
         spatial = letters[place : place + 1] not in ("N", "C") if isinstance(letters, str) and letters else place > 1
         if spatial and (order is None or letters):
             _doubt_shift(call, axes)
-    return found
+    return value
 
 
 @mark_results("shardlint.index")
-def mark_index(call: Call, found: Value) -> Value:
+def mark_index(call: Call, value: Value) -> Value:
     """A part of an array: `x[:, 1:]` leaves out one entry of each piece."""
     array = layout_as_array(call.args[0])
     keys = call.args[1] if isinstance(call.args[1], tuple) else (call.args[1],)
-    if not isinstance(found, Layout):
-        return found
+    if not isinstance(value, Layout):
+        return value
     if array.pieces:
         for place, key in enumerate(keys[: len(array.pieces)]):
             if not isinstance(key, slice):
                 break
             if place and _leaves_border_out(key):
                 _doubt_shift(call, array.pieces[place])
-        return replace(found, pieces=indexed_pieces(array, keys))
+        return replace(value, pieces=indexed_pieces(array, keys))
     chosen = keys[0] if len(keys) == 1 else None
-    return replace(found, pieces=chosen.pieces) if isinstance(chosen, Layout) and chosen.pieces else found
+    return replace(value, pieces=chosen.pieces) if isinstance(chosen, Layout) and chosen.pieces else value
 
 
 def _leaves_border_out(part: slice) -> bool:
@@ -219,16 +219,16 @@ def _leaves_border_out(part: slice) -> bool:
 @mark_results(
     *(f"{module} transpose permute_dims swapaxes moveaxis" for module in _BOTH), "jax.lax transpose"
 )
-def mark_transposed(call: Call, found: Value) -> Value:
+def mark_transposed(call: Call, value: Value) -> Value:
     """Dimensions in another order, with their pieces."""
     array = layout_as_array(call.argument_at(0, "a"))
-    if not array.pieces or not array.rank or not isinstance(found, Layout):
-        return found
+    if not array.pieces or not array.rank or not isinstance(value, Layout):
+        return value
     rank, order = array.rank, list(range(array.rank))
     if call.function_name in ("swapaxes", "moveaxis"):
         one, two = call.argument_at(1, "axis1"), call.argument_at(2, "axis2")
         if not isinstance(one, int) or not isinstance(two, int):
-            return found
+            return value
         order.insert(two % rank, order.pop(one % rank))
         if call.function_name == "swapaxes":
             order = list(range(rank))
@@ -237,14 +237,14 @@ def mark_transposed(call: Call, found: Value) -> Value:
         given = tuple(call.args[1:]) if len(call.args) > 2 else call.argument_at(1, "axes", None)
         places = known_items(given) if given is not None else tuple(reversed(order))
         if places is None or len(places) != rank or not all(isinstance(one, int) for one in places):
-            return found
+            return value
         order = [one % rank for one in places]
     full = (*array.pieces, *((),) * rank)
-    return replace(found, pieces=trim_pieces([full[place] for place in order]))
+    return replace(value, pieces=trim_pieces([full[place] for place in order]))
 
 
-def _with_pieces(found: Value, pieces: Pieces) -> Value:
-    return replace(found, pieces=pieces) if isinstance(found, Layout) and pieces else found
+def _with_pieces(value: Value, pieces: Pieces) -> Value:
+    return replace(value, pieces=pieces) if isinstance(value, Layout) and pieces else value
 
 
 # products

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from shardlint.syntax.edited import noted_file
+from shardlint.syntax.file_edits import noted_file
 
 Need = Path | tuple[str, ...]
 """A file, or a question: its kind and what is asked."""
@@ -26,8 +26,8 @@ class Bits:
     An editor keeps them from edit to edit, with what large sets of needs come to.
     """
 
-    def __init__(self, needed: Iterable[Need] = ()) -> None:
-        self.needed: tuple[Need, ...] = tuple(needed)
+    def __init__(self, needs: Iterable[Need] = ()) -> None:
+        self.needed: tuple[Need, ...] = tuple(needs)
         """Those that have a place, in order, as of the last `settled`."""
         self._at: dict[Need, int] = {need: place for place, need in enumerate(self.needed)}
         self._found_by: dict[str, list[tuple[int, Need]]] = {}

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Literal
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.evaluator.taken import asks_for_shape, truth_of_test
+from shardlint.model.evaluator.test_outcomes import asks_for_shape, truth_of_test
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -123,7 +123,7 @@ def _parameter_owner(file: FileFacts, use: ast.Name) -> Scope | None:
 
 
 def may_meet_conditions(
-    evaluator: Evaluator, file: FileFacts, function: Scope, asked: tuple[Condition, ...], call: Place
+    evaluator: Evaluator, file: FileFacts, function: Scope, conditions: tuple[Condition, ...], call: Place
 ) -> bool | None:
     """Return whether a call of a function may meet conditions on its parameters; None if one that must be None is
     unknown.
@@ -135,7 +135,7 @@ def may_meet_conditions(
     called = Function(Place(file, function.node), cls is not None, cls)
     arguments = evaluator.read_arguments(call)
     doubtful = False
-    for condition in asked:
+    for condition in conditions:
         value = evaluator.bind_parameter(called, arguments, condition.name)
         met = condition.is_met_by(value) if value is not None else None
         if met is False:

@@ -341,9 +341,9 @@ class Memo(Generic[Key, Answer]):
         """Take over the answers of another with the same needs, but those resting on what is gone."""
         self._known.update((key, one) for key, one in before._known.items() if not gone(one[1]))
 
-    def remember_lent_answer(self, key: Key, answer: Answer, needed: frozenset[Need]) -> None:
+    def remember_lent_answer(self, key: Key, answer: Answer, needs: frozenset[Need]) -> None:
         """Remember an answer that was made for another project, of which what it needed is the same here."""
-        self._known[key] = (answer, self.needs.lent_set_number(needed))
+        self._known[key] = (answer, self.needs.lent_set_number(needs))
 
     def begin_answer(self, key: Key, answer: Answer) -> None:
         """Store a provisional answer, which queries on the way to the final answer (made by `make`) get."""

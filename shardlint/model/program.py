@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
-from shardlint.model.again import Gone
-from shardlint.model.evaluator.assume import Assuming
+from shardlint.model.evaluator.assumed_values import Assuming
 from shardlint.model.evaluator.callers import Callers
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.ways import Ways
 from shardlint.model.flow import Flow
-from shardlint.model.imported import files_run_together
+from shardlint.model.joint_files import files_run_together
 from shardlint.model.mesh.contexts import Context, Contexts
 from shardlint.model.needs import GROUPS, Memo
 from shardlint.model.project import Project
+from shardlint.model.rechecked_project import InvalidatedFacts
 from shardlint.model.traced import Region, Tracing
 from shardlint.model.values import Place, Value
 from shardlint.source.searches import PART
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
-from shardlint.syntax.edited import join_needs
+from shardlint.syntax.file_edits import join_needs
 from shardlint.syntax.parts import OUTLINE
 
 Answer = TypeVar("Answer")
@@ -44,12 +44,12 @@ class Program:
         self,
         root: Path,
         overlay: dict[Path, Source] | None = None,
-        own: OwnNames = NO_OWN_NAMES,
+        own_names: OwnNames = NO_OWN_NAMES,
         project: Project | None = None,
     ) -> None:
         self.project = project or Project(root, overlay)
         self._answers: Memo[Hashable, object] = Memo(self.project.needs)
-        self.own = own
+        self.own = own_names
         self.needs = self.project.needs
         self._start_answers()
 
@@ -201,11 +201,13 @@ class Program:
     def _remember_answer(self, key: Hashable, answer: Callable[[], Answer]) -> Answer:
         return cast(Answer, self._answers.get_or_make(key, answer))
 
-    def inherit_answers(self, before: Program, gone: Gone) -> None:
+    def inherit_answers(self, before: Program, invalidated: InvalidatedFacts) -> None:
         """Take over answers that hold no node from a program before some files changed, as long as they hold here."""
-        if GROUPS in gone.asked:  # they are remembered by which files run together
+        if GROUPS in invalidated.asked:  # they are remembered by which files run together
             return
-        moved = {number for path in gone.moved for number, _ in self.needs.needs_by_key(path)}  # they may hold lines
+        moved = {
+            number for path in invalidated.moved for number, _ in self.needs.needs_by_key(path)
+        }  # they may hold lines
         self._answers.inherit_answers(
-            before._answers, self.needs.make_rests_on(gone.find_invalidated_numbers(self.needs) | moved)
+            before._answers, self.needs.make_rests_on(invalidated.find_invalidated_numbers(self.needs) | moved)
         )

@@ -342,12 +342,12 @@ class Project:
         mask = self.file_set_number(path, joined) if found else 0
         return any(self.import_graph.contains_path(mask, str(other)) for other in found)
 
-    def _files_running_with(self, path: Path, found: list[Path], joined: bool = False) -> list[Path]:
+    def _files_running_with(self, path: Path, paths: list[Path], joined: bool = False) -> list[Path]:
         """Of some files those that run with one."""
-        if all(other == path for other in found):
-            return found
+        if all(other == path for other in paths):
+            return paths
         mask = self.file_set_number(path, joined)
-        return [other for other in found if self.import_graph.contains_path(mask, str(other))]
+        return [other for other in paths if self.import_graph.contains_path(mask, str(other))]
 
     def _all_files_holding(self, question: Question) -> list[Path]:
         """The files of the project of which `holds` is true."""

@@ -244,9 +244,9 @@ class _Reader:
             return None
         return self._shape_by_function(name.rpartition(".")[2], arguments.positional, env)
 
-    def _shape_by_function(self, name: str, given: Sequence[Place], env: Environment | None) -> Shape | None:
+    def _shape_by_function(self, name: str, places: Sequence[Place], env: Environment | None) -> Shape | None:
         """`arange`, `eye` and functions that say the new shape."""
-        numbers = [self._number_at_place(one, env) for one in given]
+        numbers = [self._number_at_place(one, env) for one in places]
         match name, numbers:
             case "arange", [int() | float() as stop]:
                 return (max(0, math.ceil(stop)),)
@@ -266,9 +266,9 @@ class _Reader:
             case "eye", [rows, columns]:
                 return tuple(one if isinstance(one, int) else None for one in (rows, columns))
             case "reshape", [_, _]:
-                return self._shape_after_reshape(self.read_shape(given[0], env), self.read_dimensions(given[1], env))
+                return self._shape_after_reshape(self.read_shape(places[0], env), self.read_dimensions(places[1], env))
             case "broadcast_to", [_, _]:
-                return self.read_dimensions(given[1], env)
+                return self.read_dimensions(places[1], env)
         return None
 
     def _shape_by_method(
@@ -295,13 +295,13 @@ class _Reader:
             return (_product_of_sizes(inner),)
         return None
 
-    def _shape_after_reshape(self, before: Shape | None, asked: Shape | None) -> Shape | None:
-        if asked is None or -1 not in asked:
-            return asked
-        others = _product_of_sizes(tuple(one for one in asked if one != -1))
+    def _shape_after_reshape(self, before: Shape | None, shape: Shape | None) -> Shape | None:
+        if shape is None or -1 not in shape:
+            return shape
+        others = _product_of_sizes(tuple(one for one in shape if one != -1))
         total = _product_of_sizes(before) if before is not None else None
         left = total // others if total is not None and others and total % others == 0 else None
-        return tuple(left if one == -1 else one for one in asked)
+        return tuple(left if one == -1 else one for one in shape)
 
     def _shape_of_data(self, place: Place, env: Environment | None) -> Shape | None:
         """Return the shape of the array that a display of numbers, or another array, makes."""

@@ -8,13 +8,13 @@ from dataclasses import field
 from typing import Literal
 
 from shardlint.model.branches import Condition, find_conditions
-from shardlint.model.deciding import tracers_leave_before
-from shardlint.model.ends import RULE, End, Ends
+from shardlint.model.deciding_tests import tracers_leave_before
 from shardlint.model.evaluator.evaluate import scope_label
 from shardlint.model.flow import Flow, transform_as_written
+from shardlint.model.function_uses import RULE, FunctionUse, FunctionUses
 from shardlint.model.needs import Circular
+from shardlint.model.reachable_ways import possible_ends
 from shardlint.model.values import Place
-from shardlint.model.ways import possible_ends
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
 
@@ -115,10 +115,10 @@ class Tracing:
                 self._ask_region(other, caller)
         return self._ask_region(file, scope)
 
-    def _ask_region(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...] = ()) -> Region:
+    def _ask_region(self, file: FileFacts, scope: Scope, conditions: tuple[Condition, ...] = ()) -> Region:
         # Recursion says nothing new.
-        key = scope.node, asked
-        return self._regions.answer_query(key, lambda: self._decide_region(file, scope, asked), lambda _: _UNKNOWN)
+        key = scope.node, conditions
+        return self._regions.answer_query(key, lambda: self._decide_region(file, scope, conditions), lambda _: _UNKNOWN)
 
     def _callers_first(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
         """The functions on all ways to a function, each after its callers: ways may be longer than a stack is deep."""
@@ -144,18 +144,18 @@ class Tracing:
                     if caller is not None:
                         yield place.file, caller
 
-    def _ends_of_scope(self, file: FileFacts, scope: Scope) -> Ends:
+    def _ends_of_scope(self, file: FileFacts, scope: Scope) -> FunctionUses:
         if self.every and isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
             found = self.flow.in_sight(file, scope.node)
-            return Ends([end for end in found.found if end.kind != "escaped" or end.is_staged])
+            return FunctionUses([end for end in found.found if end.kind != "escaped" or end.is_staged])
         return self.flow.ends(file, scope.node)
 
-    def _decide_region(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...]) -> Region:
+    def _decide_region(self, file: FileFacts, scope: Scope, conditions: tuple[Condition, ...]) -> Region:
         ends = self._ends_of_scope(file, scope)
         traced: list[Region] = []
         other = ends.may_have_unseen_calls
         ways: list[str] = []
-        coming = possible_ends(self.flow.evaluator, file, scope, asked, ends)
+        coming = possible_ends(self.flow.evaluator, file, scope, conditions, ends)
         for end, sure in coming:
             region = self._region_of_end(end)
             if region is None:
@@ -181,10 +181,10 @@ class Tracing:
         # Ways that tell nothing (a caller nobody is seen to call, an abstract trace) prove nothing.
         return _NEVER if ways and not ends.may_have_unseen_calls and all(way == "never" for way in ways) else _UNKNOWN
 
-    def _is_on_host(self, ends: list[End]) -> bool:
-        return any(wrapper.effect == "host" for end in ends for wrapper in end.wrappers)
+    def _is_on_host(self, uses: list[FunctionUse]) -> bool:
+        return any(wrapper.effect == "host" for end in uses for wrapper in end.wrappers)
 
-    def _region_of_end(self, end: End) -> Region | None:
+    def _region_of_end(self, end: FunctionUse) -> Region | None:
         """The region one end runs in; None when it tells nothing (an abstract trace, a recursive call)."""
         effects = [wrapper.effect for wrapper in end.wrappers]
         if "host" in effects:
@@ -210,24 +210,24 @@ class Tracing:
         step = Step(f"{rules}called by {scope_label(caller)}", end.place)
         return Region(around.traced, around.by, None, step, around)
 
-    def _region_of_passed_function(self, given: list[Place], calling: Scope) -> Region | None:
+    def _region_of_passed_function(self, places: list[Place], calling: Scope) -> Region | None:
         """The region of a function that others are given, which call it also when they are given another."""
-        around = [self.region_of_node(*place) for place in given]
+        around = [self.region_of_node(*place) for place in places]
         sure = next((one for one in around if one.is_proven), around[0])
         # What is made there and called later may run in another region.
         inside = calling.parent is not None and calling.parent.enclosing_function() is not None
         if sure.traced in ("never", "unknown") or (inside and not sure.is_proven):
             return sure if not inside else None
-        place = given[around.index(sure)]
+        place = places[around.index(sure)]
         step = Step(f"given to {transform_as_written(place)}", place)
         return Region(sure.traced, sure.by, None, step, sure)
 
 
-def _passing_calls(end: End) -> list[Place]:
+def _passing_calls(end: FunctionUse) -> list[Place]:
     """The calls that gave a function to others before one of them called it, the first of them first."""
     return [wrapper.place for wrapper in end.wrappers if wrapper.effect == "passed"]
 
 
-def _is_traced_like_caller(end: End) -> bool:
+def _is_traced_like_caller(end: FunctionUse) -> bool:
     """Return whether a use runs in the same way as the function around it."""
     return end.kind != "escaped" and not any(wrapper.effect in _TELLING for wrapper in end.wrappers)

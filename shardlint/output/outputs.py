@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.config.meant import did_you_mean
-from shardlint.output.look import Look, look_of
+from shardlint.config.suggestions import did_you_mean
+from shardlint.output.terminal_style import TerminalStyle, look_of
 from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def parse_outputs(said: Sequence[str], file: Path | None = None) -> list[Output]
 
 
 def render_report(
-    report: Report, format: str, look: Look, asked: frozenset[str] = frozenset(), statistics: bool = False
+    report: Report, format: str, look: TerminalStyle, asked: frozenset[str] = frozenset(), statistics: bool = False
 ) -> Iterable[str]:
     """The report in a format, in parts of one or more lines."""
     if format in FOR_PEOPLE:
@@ -115,7 +115,7 @@ def write_report(
 
     # Files first: what reads standard output may end before we do.
     for output in sorted(asked_for, key=lambda one: one.file is None):
-        look = Look() if output.file is not None else look_of(sys.stdout, colour)
+        look = TerminalStyle() if output.file is not None else look_of(sys.stdout, colour)
         parts = render_report(report, output.format, look, asked, statistics)
         if output.file is not None:
             _write_parts(output.file, parts)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from shardlint import __version__
-from shardlint.output.related import RelatedPlace, related_places
+from shardlint.output.related_places import RelatedPlace, related_places
 from shardlint.output.rows import Row, finding_rows, left_out, path_uri, relative_path, row_span
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def sarif_report(report: Report) -> str:
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _rule_descriptors(codes: Iterable[str], found: list[Row]) -> list[dict[str, Any]]:
+def _rule_descriptors(codes: Iterable[str], rows: list[Row]) -> list[dict[str, Any]]:
     from shardlint.rules_api.pages import render_page
     from shardlint.rules_api.registry import rule_entries
 
     described = []
     for code in codes:
         kind = rule_entries()[code].load_rule()
-        first = next(row for row in found if row.rule_code == code)
+        first = next(row for row in rows if row.rule_code == code)
         summary = (kind.__doc__ or kind.name).strip().splitlines()[0]
         rule: dict[str, Any] = {
             "id": code,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shardlint.output.look import PLAIN, Look
 from shardlint.output.printable import make_printable
+from shardlint.output.terminal_style import PLAIN, TerminalStyle
 from shardlint.output.text import closing_lines
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shardlint.rules_api.rule import Finding
 
 
-def statistics_lines(report: Report, look: Look = PLAIN) -> Iterator[str]:
+def statistics_lines(report: Report, look: TerminalStyle = PLAIN) -> Iterator[str]:
     """A line a rule, the most frequent first: how many, how many files, and how many of them `fix` fixes."""
     found: dict[str, list[Finding]] = {}
     files: Counter[str] = Counter()

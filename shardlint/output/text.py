@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from shardlint.output import by_project
-from shardlint.output.look import PLAIN, Look
 from shardlint.output.phrases import format_count, format_place, format_tags
 from shardlint.output.printable import as_sentence, make_printable
+from shardlint.output.terminal_style import PLAIN, TerminalStyle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,13 +22,13 @@ _TAB = 4
 _ALIKE = 3
 
 
-def full_report(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN) -> Iterator[str]:
+def full_report(report: Report, asked: frozenset[str] = frozenset(), look: TerminalStyle = PLAIN) -> Iterator[str]:
     """A frame for each finding: the line, the code underlined, what happens, what to write.
 
     Of a rule that finds the same all over a project it is one line, and of findings with the same words one frame and
     the other places, unless their code is `asked` for.
     """
-    from shardlint.output.alike import Alike
+    from shardlint.output.repeated_findings import Alike
 
     reports, many, rest = by_project.separate_groups(report.reports, report.root, asked)
     alike = Alike(reports, asked)
@@ -43,7 +43,7 @@ def full_report(report: Report, asked: frozenset[str] = frozenset(), look: Look 
 def render_frames(
     file: FileReport,
     note: Callable[[Finding], str] = lambda _: "",
-    look: Look = PLAIN,
+    look: TerminalStyle = PLAIN,
     shown: Callable[[Finding], bool] = lambda _: True,
 ) -> Iterator[str]:
     """A frame for each finding of a file that is `shown`, with a note under it if there is one, and an empty line."""
@@ -55,7 +55,7 @@ def render_frames(
         yield ""
 
 
-def render_concise(report: Report, look: Look = PLAIN) -> Iterator[str]:
+def render_concise(report: Report, look: TerminalStyle = PLAIN) -> Iterator[str]:
     """One line for each finding, as editors and grep like it."""
     for file in report.reports:
         for finding in file.findings:
@@ -63,7 +63,7 @@ def render_concise(report: Report, look: Look = PLAIN) -> Iterator[str]:
     yield from closing_lines(report)
 
 
-def grouped_report(report: Report, look: Look = PLAIN) -> Iterator[str]:
+def grouped_report(report: Report, look: TerminalStyle = PLAIN) -> Iterator[str]:
     """The findings under the name of their file, a line each."""
     for file in report.reports:
         yield look.format_heading(file.path)
@@ -82,7 +82,7 @@ def closing_lines(report: Report) -> Iterator[str]:
     yield summary_line(report)
 
 
-def _title_line(finding: Finding, look: Look) -> str:
+def _title_line(finding: Finding, look: TerminalStyle) -> str:
     tags = look.style_faint(f"[{format_tags(finding)}]")
     return f"{look.format_rule(finding)} {tags} {make_printable(finding.message)}"
 
@@ -210,7 +210,7 @@ def skipped_files(report: Report) -> Iterator[str]:
         yield make_printable(f"{path}: no such file or directory")
 
 
-def _frame_lines(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
+def _frame_lines(file: FileReport, finding: Finding, look: TerminalStyle) -> Iterator[str]:
     source = file.source
     line, column = source.position_of(finding.start)
     where = look.format_place(file.path, format_place(file, finding))
@@ -238,7 +238,7 @@ def fix_advice(fix: Fix) -> str:
     return f"{as_sentence(fix.message)}{note}"
 
 
-def _underline_lines(source: Source, finding: Finding, line: int, column: int, look: Look) -> Iterator[str]:
+def _underline_lines(source: Source, finding: Finding, line: int, column: int, look: TerminalStyle) -> Iterator[str]:
     text, before = source.shown_line_at(finding.start)
     last_line, last_column = source.position_of(finding.end)
     stop = last_column - 1 - before if last_line == line else len(text.rstrip())

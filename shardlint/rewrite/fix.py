@@ -13,21 +13,21 @@ from pathlib import Path
 
 from shardlint.config.folders import Places, real_path
 from shardlint.engine.adoption.baseline import match_entries
-from shardlint.engine.adoption.known import Known, baselines_of
+from shardlint.engine.adoption.known_findings import ProjectBaseline, baselines_of
 from shardlint.engine.catalogue import keep_cards, recall_cards
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import FileReport, Options, Outcome, Run
 from shardlint.output.printable import make_printable
-from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, is_fix_wanted
+from shardlint.rewrite.project_fixes import AppliedFix, Attempt, FileInProgress, is_fix_wanted
 from shardlint.rewrite.recheck import carry_out
 from shardlint.rules_api.rule import Finding
 from shardlint.source.decoding import decode_file
 from shardlint.source.files import remove_left_over, replace_file
-from shardlint.source.find import Found
+from shardlint.source.find import FileSelection
 from shardlint.source.lazy import dataclass
 from shardlint.source.magics import restore_notebook_code
-from shardlint.source.regular import TooLarge, read_regular
+from shardlint.source.regular_files import TooLarge, read_regular
 from shardlint.source.text import Source, Unreadable
 
 __all__ = [
@@ -103,7 +103,7 @@ def fix_files(
     or written is reported; the others go on.
     """
     report = FixReport()
-    places = Places(config=options.config, given=paths)
+    places = Places(config=options.config, paths=paths)
     recall_cards(places.result_store)
     found = choose_files(paths, options, places)
     report.passed_by(found)
@@ -128,7 +128,7 @@ def fix_files(
     return report
 
 
-def _leave_known(report: FixReport, baselines: Mapping[str, Known], places: Places) -> None:
+def _leave_known(report: FixReport, baselines: Mapping[str, ProjectBaseline], places: Places) -> None:
     """Take out of what is left what the baselines know: `check` does not report it either. They stay as they are."""
     left = {outcome.path: outcome for outcome in report.fixed if outcome.left and not outcome.problem}
     for path, outcome in left.items():
@@ -166,10 +166,10 @@ def fix_text(path: Path, data: bytes, options: Options, unsafe: bool) -> FixRepo
     return report
 
 
-def _each_once(found: Found) -> list[Path]:
+def _each_once(file_selection: FileSelection) -> list[Path]:
     """The files to fix: of a file that links lead to too, the path that is none."""
     files: dict[Path, Path] = {}
-    for met in found.met:
+    for met in file_selection.met:
         real = Path(met.real)
         if real not in files or files[real].is_symlink():
             files[real] = met.shown_path
@@ -226,19 +226,21 @@ def _cannot_be_written(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
             yield from ((made, why) for made in joined)
 
 
-def _make_outcome(attempt: Attempt, work: Work, again: Outcome | None, write: bool) -> FixedFile:
-    findings = work.first if again is None else again.report.findings if again.report is not None else []
-    left = list(attempt.remaining_findings(work, findings))
+def _make_outcome(attempt: Attempt, file_work: FileInProgress, again: Outcome | None, write: bool) -> FixedFile:
+    findings = file_work.first if again is None else again.report.findings if again.report is not None else []
+    left = list(attempt.remaining_findings(file_work, findings))
     before = [
         replace(
-            one, start=work.original_start(one), end=max(work.original_start(one), work.original_end(one))
+            one,
+            start=file_work.original_start(one),
+            end=max(file_work.original_start(one), file_work.original_end(one)),
         )
         for one in left
     ]
     outcome = FixedFile(
-        work.path, work.before, work.after, [made.finding for made in work.made], left, "", before
+        file_work.path, file_work.before, file_work.after, [made.finding for made in file_work.made], left, "", before
     )
-    outcome.done_at = [(made.origin, work.current_start(made)) for made in work.made]
+    outcome.done_at = [(made.origin, file_work.current_start(made)) for made in file_work.made]
     if write and outcome.is_changed:
         _write_outcome(outcome)
     return outcome

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shardlint.source.regular import CONFIGURATION_BYTES, read_text, read_toml
+from shardlint.source.regular_files import CONFIGURATION_BYTES, read_text, read_toml
 
 # The formatters, and how long they make lines where they are told nothing.
 _FORMATTERS = {"ruff": 88, "black": 88, "pyink": 80, "yapf": 79}

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from shardlint.engine.results import Outcome
-from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
 from shardlint.rewrite.edits import forward_through
-from shardlint.rewrite.oldest import fixes_breaking_oldest
+from shardlint.rewrite.oldest_releases import fixes_breaking_oldest
+from shardlint.rewrite.project_fixes import AppliedFix, Attempt, FileInProgress
 from shardlint.rules_api.rule import Certainty, Finding, Harm
 
 # More attempts than this, and nothing of the project is fixed.
@@ -86,57 +86,59 @@ def _fixes_to_refuse(attempt: Attempt, after: dict[str, Outcome]) -> Iterator[tu
                 yield from _fixes_of_other_files(attempt, again, finding)
 
 
-def _compare_findings(work: Work, now: Sequence[Finding]) -> tuple[list[AppliedFix], list[Finding]]:
+def _compare_findings(file_work: FileInProgress, now: Sequence[Finding]) -> tuple[list[AppliedFix], list[Finding]]:
     """The fixes whose finding is still there, and the findings that were not there before."""
     rest = list(now)
     kept = []
-    for made in work.made:
-        place = work.current_start(made)
+    for made in file_work.made:
+        place = file_work.current_start(made)
         same = [one for one in rest if one.rule.code == made.finding.rule.code and one.start == place]
         if same:
             kept.append(made)
             rest.remove(same[0])
-    fixed = {(made.finding.rule.code, made.origin) for made in work.made}
-    before = [one for one in work.first if (one.rule.code, one.start) not in fixed]
+    fixed = {(made.finding.rule.code, made.origin) for made in file_work.made}
+    before = [one for one in file_work.first if (one.rule.code, one.start) not in fixed]
     for match in (_same_place, _same_origin):
         for one in list(before):
-            found = next((other for other in rest if match(work, one, other)), None)
+            found = next((other for other in rest if match(file_work, one, other)), None)
             if found is not None:
                 before.remove(one)
                 rest.remove(found)
-    fixes = [made.finding.fix for made in work.made if made.finding.fix is not None]
+    fixes = [made.finding.fix for made in file_work.made if made.finding.fix is not None]
     uncovered = {code for fix in fixes for code in fix.uncovers}
-    return kept, [one for one in rest if one.rule.code not in uncovered and not _was_behind_a_crash(work, one)]
+    return kept, [one for one in rest if one.rule.code not in uncovered and not _was_behind_a_crash(file_work, one)]
 
 
-def _was_behind_a_crash(work: Work, finding: Finding) -> bool:
+def _was_behind_a_crash(file_work: FileInProgress, finding: Finding) -> bool:
     """Return whether a finding is about lines that a fix wrote in place of a proven crash, and does not raise itself.
     The program did not reach them before, so the finding is reported.
     """
     if finding.harm is Harm.CRASH:
         return False
-    line = work.after.position_of(finding.start)[0]
+    line = file_work.after.position_of(finding.start)[0]
     return any(
         made.finding.harm is Harm.CRASH
         and made.finding.certainty is Certainty.PROVEN
-        and line in work.changed_lines(made)
-        for made in work.made
+        and line in file_work.changed_lines(made)
+        for made in file_work.made
     )
 
 
-def _same_place(work: Work, before: Finding, now: Finding) -> bool:
-    return before.rule.code == now.rule.code and forward_through(work.layers, before.start) == now.start
+def _same_place(file_work: FileInProgress, before: Finding, now: Finding) -> bool:
+    return before.rule.code == now.rule.code and forward_through(file_work.layers, before.start) == now.start
 
 
-def _same_origin(work: Work, before: Finding, now: Finding) -> bool:
+def _same_origin(file_work: FileInProgress, before: Finding, now: Finding) -> bool:
     """Within what was written anew, where an old place is told only by where the old text began."""
-    place = forward_through(work.layers, before.start)
-    return before.rule.code == now.rule.code and place == forward_through(work.layers, work.original_start(now))
+    place = forward_through(file_work.layers, before.start)
+    return before.rule.code == now.rule.code and place == forward_through(
+        file_work.layers, file_work.original_start(now)
+    )
 
 
-def _culprit_fixes(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) -> list[AppliedFix]:
+def _culprit_fixes(attempt: Attempt, outcome: Outcome, file_work: FileInProgress, finding: Finding) -> list[AppliedFix]:
     """The fixes of a file that bring a finding: the first few, nearest first, without which it is not there."""
-    parts = _nearest_first(work, finding)
+    parts = _nearest_first(file_work, finding)
     for part in parts[:_TRIED_ALONE]:
         alone = Attempt(
             [outcome], attempt.options, attempt.unsafe, str(attempt.root), attempt.places, attempt.beside
@@ -147,31 +149,31 @@ def _culprit_fixes(attempt: Attempt, outcome: Outcome, work: Work, finding: Find
             alone.refused.refuse_fix(made, "to see the failures")
         alone.apply_fixes()
         left = alone.works[outcome.path]
-        if not any(_are_same_findings(work, left, finding, one) for one in left.findings):
+        if not any(_are_same_findings(file_work, left, finding, one) for one in left.findings):
             return part
     return parts[0] if parts else []
 
 
-def _are_same_findings(work: Work, other: Work, one: Finding, two: Finding) -> bool:
+def _are_same_findings(file_work: FileInProgress, other: FileInProgress, one: Finding, two: Finding) -> bool:
     """Return whether findings of two outcomes of a file are the same."""
-    return one.rule.code == two.rule.code and work.original_start(one) == other.original_start(two)
+    return one.rule.code == two.rule.code and file_work.original_start(one) == other.original_start(two)
 
 
-def _nearest_first(work: Work, finding: Finding) -> list[list[AppliedFix]]:
+def _nearest_first(file_work: FileInProgress, finding: Finding) -> list[list[AppliedFix]]:
     """The fixes of a file in parts: those on the finding's line, in the statements around it, then one by one."""
-    line = work.after.position_of(finding.start)[0]
-    tree = ast.parse(work.after.text.removeprefix("\ufeff"))
+    line = file_work.after.position_of(finding.start)[0]
+    tree = ast.parse(file_work.after.text.removeprefix("\ufeff"))
     parts = [
         (node.lineno, node.end_lineno or node.lineno) for node in ast.walk(tree) if isinstance(node, ast.stmt)
     ]
     around = sorted((last - first, first, last) for first, last in parts if first <= line <= last)
     found: list[list[AppliedFix]] = []
     for _, first, last in around:
-        near = [made for made in work.made if any(first <= one <= last for one in work.changed_lines(made))]
+        near = [made for made in file_work.made if any(first <= one <= last for one in file_work.changed_lines(made))]
         if near and near not in found:
             found.append(near)
     smallest = found[:1]
-    return [*smallest, *([made] for made in work.made), *found[1:], work.made] if work.made else []
+    return [*smallest, *([made] for made in file_work.made), *found[1:], file_work.made] if file_work.made else []
 
 
 def _fixes_of_other_files(attempt: Attempt, again: Outcome, finding: Finding) -> Iterator[tuple[AppliedFix, str]]:

@@ -150,9 +150,9 @@ class BannedCall(Rule):
     harm = Harm.COST
     setting = "banned-calls"
 
-    def triggers_for(self, own: OwnNames) -> tuple[Trigger, ...]:
+    def triggers_for(self, own_names: OwnNames) -> tuple[Trigger, ...]:
         """The names that are banned."""
-        return (Names(*own.banned),) if own.banned else ()
+        return (Names(*own_names.banned),) if own_names.banned else ()
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place where the name is read."""

@@ -77,7 +77,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Known:
+class RuleMetadata:
     """Metadata of a rule that is not imported."""
 
     code: str
@@ -94,7 +94,7 @@ class Known:
     """Whether what triggers it is told by the settings of the project, and not by its class."""
 
     @classmethod
-    def describe_rule(cls, rule: type[Rule]) -> Known:
+    def describe_rule(cls, rule: type[Rule]) -> RuleMetadata:
         """That of one that is imported."""
         return cls(
             rule.code, rule.name, rule.harm, rule.default, rule.deprecated, rule.highest_certainty(),
@@ -103,17 +103,17 @@ class Known:
         )  # fmt: skip
 
     @classmethod
-    def decode_metadata(cls, told: Sequence[Any]) -> Known:
+    def decode_metadata(cls, told: Sequence[Any]) -> RuleMetadata:
         """That of plain data, in the order of the fields. Raises `TypeError` or `ValueError` for what is none."""
         code, name, harm, default, deprecated, ceiling, releases, *others = told
         return cls(code, name, Harm(harm), default, deprecated, Certainty(ceiling), dict(releases), *others)
 
 
-_KEPT: list[tuple[Mapping[str, Entry], Mapping[str, Known]]] = []
+_KEPT: list[tuple[Mapping[str, Entry], Mapping[str, RuleMetadata]]] = []
 """What an earlier run knew of all rules."""
 
 
-def use_known_rules(entries: Mapping[str, Entry], rules: Iterable[Known]) -> None:
+def use_known_rules(entries: Mapping[str, Entry], rules: Iterable[RuleMetadata]) -> None:
     """Take over what was known of all rules, instead of looking for packs and importing them."""
     _KEPT[:] = [(entries, {one.code: one for one in rules})]
 
@@ -164,14 +164,14 @@ def import_rules() -> tuple[type[Rule], ...]:
     return tuple(entry.load_rule() for entry in rule_entries().values())
 
 
-def rule_metadata() -> Mapping[str, Known]:
+def rule_metadata() -> Mapping[str, RuleMetadata]:
     """Return the metadata of all rules, by code. The rules are imported if no earlier run cached it."""
     return _KEPT[0][1] if _KEPT else _known_of_imported()
 
 
 @lru_cache(maxsize=1)
-def _known_of_imported() -> Mapping[str, Known]:
-    return {rule.code: Known.describe_rule(rule) for rule in import_rules()}
+def _known_of_imported() -> Mapping[str, RuleMetadata]:
+    return {rule.code: RuleMetadata.describe_rule(rule) for rule in import_rules()}
 
 
 @lru_cache(maxsize=1)

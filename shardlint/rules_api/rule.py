@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
 from shardlint.config.certainty import Certainty
 from shardlint.config.own_names import OwnNames
-from shardlint.source.beginning import OnLine
 from shardlint.source.lazy import dataclass
+from shardlint.source.line_beginnings import OnLine
 
 if TYPE_CHECKING:
     from shardlint.rules_api.site import Site
@@ -27,9 +27,9 @@ __all__ = [
     "Keywords",
     "Lines",
     "Methods",
-    "Named",
     "Names",
     "Rule",
+    "RuleIdentity",
     "Safety",
     "Statements",
     "Takes",
@@ -115,7 +115,7 @@ TOGETHER = "the mesh contexts of a project change together"
 
 
 @dataclass(frozen=True)
-class Named:
+class RuleIdentity:
     """A rule that need not be loaded to tell what it found."""
 
     code: str
@@ -133,7 +133,7 @@ class Finding:
     findings, of which the report says one line: what keeps it from being fixed, each with its file and line.
     """
 
-    rule: type[Rule] | Named
+    rule: type[Rule] | RuleIdentity
     start: int
     end: int
     label: str
@@ -499,9 +499,9 @@ class Rule:
             cls.likely = (*cls.likely, CONDITIONAL)
             cls.assumptions = {CONDITIONAL: "The branch runs, and options keep their defaults.", **cls.assumptions}
 
-    def triggers_for(self, own: OwnNames) -> tuple[Trigger, ...]:
+    def triggers_for(self, own_names: OwnNames) -> tuple[Trigger, ...]:
         """Return its triggers in a project with these settings."""
-        return self.triggers if not self.setting or self.setting in own.triggering_names else ()
+        return self.triggers if not self.setting or self.setting in own_names.triggering_names else ()
 
     @classmethod
     def highest_certainty(cls) -> Certainty:

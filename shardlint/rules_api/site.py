@@ -15,7 +15,7 @@ from shardlint.facts.location import Location
 from shardlint.facts.result_uses import ResultUse, use_of_result
 from shardlint.model import Program, api
 from shardlint.model.branches import is_ruled_out
-from shardlint.model.evaluator.assume import Assuming
+from shardlint.model.evaluator.assumed_values import Assuming
 from shardlint.model.needs import GIVEN
 from shardlint.model.signatures import JITS, Jitted
 from shardlint.model.traced import Region
@@ -109,7 +109,7 @@ class Site(Location):
             program, self.file, self.syntax, api, self.form, self.targets, self.rule
         )._findings_if_running()
 
-    def _call_at_fault(self, view: Assuming, found: Sequence[Finding]) -> Place | None:
+    def _call_at_fault(self, view: Assuming, findings: Sequence[Finding]) -> Place | None:
         """The call of this file that leads to findings in the function that it calls: it may be that which is wrong."""
         if not self.rule.blames_calls or view.way is None or view.way.turn or not view.way.calls:
             return None
@@ -122,7 +122,7 @@ class Site(Location):
         if last_name(call.node.func) != name:
             return None  # handed on: it is called elsewhere
         start, end = self.file.character_span(function.node)
-        return call if all(start <= one.start and one.end <= end for one in found) else None
+        return call if all(start <= one.start and one.end <= end for one in findings) else None
 
     def _proven_findings(self) -> tuple[list[Finding], bool]:
         """Return the findings that the text proves, and whether another path to the site may give others."""
@@ -167,22 +167,22 @@ class Site(Location):
                 return []
         return found
 
-    def _finding_on_way(self, view: Assuming, found: Finding, call: Place | None) -> Finding:
+    def _finding_on_way(self, view: Assuming, finding: Finding, call: Place | None) -> Finding:
         """A finding made on one way to the site: proven by its calls, unless something was assumed or tested.
 
         It stands at the `call` that leads there, where on other ways it is not so.
         """
-        certainty, form = found.certainty, found.form
+        certainty, form = finding.certainty, finding.form
         if view.way is None or view.why or is_branch_tested(self.file, self.syntax):
             form = form or ("in-calls" if view.way is not None else "defaults")
             certainty = self.rule.unproven_certainty(form)
-        way, place = view.way, (found.start, found.end)
+        way, place = view.way, (finding.start, finding.end)
         led = [*filter(None, (way.turn, self._describe_calls(way.calls)))] if way is not None else []
         if call is not None:
             led = [f"the operation is at line {getattr(self.syntax, 'lineno', 0)}; other calls of it are right"]
             place = self.file.character_span(call.node)
-        why = "; ".join(filter(None, [*led, *view.why, found.why]))
-        return replace(found, certainty=certainty, form=form, fix=None, why=why, start=place[0], end=place[1])
+        why = "; ".join(filter(None, [*led, *view.why, finding.why]))
+        return replace(finding, certainty=certainty, form=form, fix=None, why=why, start=place[0], end=place[1])
 
     @cached_property
     def violation(self) -> Violation:
@@ -241,8 +241,8 @@ class Site(Location):
         places = ", from ".join(map(self.where, calls))
         return f"{'called' if self.scope.enclosing_function() else 'used'} at {places}" if places else ""
 
-    def _describe_inner_place(self, found: Violation) -> str:
-        return f"inside, at {self.where(found.inside[-1])}" if found.inside else ""
+    def _describe_inner_place(self, violation: Violation) -> str:
+        return f"inside, at {self.where(violation.inside[-1])}" if violation.inside else ""
 
     # the call
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shardlint.run import moves, stablehlo
-from shardlint.run.forced import find_forced_gathers
+from shardlint.run.forced_gathers import find_forced_gathers
 from shardlint.run.functions import Function, function_of
 from shardlint.run.rematerialised import gathered_to_be_cut
 from shardlint.source.patterns import compile_lazily
@@ -203,21 +203,21 @@ def _read_compiled(path: Path) -> Compiled | None:
     )
 
 
-def _measure_work(made: Read, before: str) -> ForwardWork:
+def _measure_work(read: Read, before: str) -> ForwardWork:
     """How the devices share the products of a program; nothing of what a region divides by itself."""
     if "SPMDFullToShardShape" in before:
         return ForwardWork()
-    local, whole = _forward_products(made.module), _forward_products(made.before)
-    known = [one for one in made.products if not one.text.endswith(("(backward)", "(recomputed)"))]
+    local, whole = _forward_products(read.module), _forward_products(read.before)
+    known = [one for one in read.products if not one.text.endswith(("(backward)", "(recomputed)"))]
     if not local:
-        return ForwardWork(tuple(made.products), bool(made.products))
+        return ForwardWork(tuple(read.products), bool(read.products))
     is_known = bool(known) and len(known) >= _KNOWN * len(local)
     needed = [count_multiplications(one) for one in whole]
     if len(local) != len(whole) or not any(needed):
         return ForwardWork(tuple(known), is_known)
-    done = [made.module.partition_count * count_multiplications(one) for one in local]
+    done = [read.module.partition_count * count_multiplications(one) for one in local]
     most = max(range(len(local)), key=lambda place: done[place] - needed[place])
-    line, _ = made.lines.lines_of_instruction(local[most])
+    line, _ = read.lines.lines_of_instruction(local[most])
     return ForwardWork(tuple(known), is_known, sum(needed), sum(done) / sum(needed), line or Line())
 
 
@@ -323,8 +323,8 @@ def _header_value(header: str, key: str) -> str:
     return value_at(header, at + len(key) + 2) if at >= 0 else ""
 
 
-def _sharding_text(one: Instruction | None) -> str:
-    return one.attribute_text("sharding") if one is not None else ""
+def _sharding_text(instruction: Instruction | None) -> str:
+    return instruction.attribute_text("sharding") if instruction is not None else ""
 
 
 def _root_shardings(root: Instruction | None, count: int) -> list[str]:

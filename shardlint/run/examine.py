@@ -10,31 +10,31 @@ from typing import Any
 
 from shardlint.run import layouts, placement, rules
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Facts, Found, Moved
+from shardlint.run.findings import Facts, Moved, RunFinding
 from shardlint.run.functions import Function, function_of_pmap
-from shardlint.run.idle import find_idle_devices, find_lost_splits
-from shardlint.run.left_whole import find_arrays_left_replicated
 from shardlint.run.observed import (
-    alone,
+    argument_uses,
     batches,
-    beside,
-    captured,
-    carried,
+    captured_constants,
     devices,
-    fetched,
+    host_transfers,
+    layout_mismatches,
     names,
-    padded,
-    promised,
+    padding_rows,
     regions,
     requests,
+    single_device_arrays,
+    single_device_differences,
     size_one,
-    taken,
+    unused_shardings,
 )  # fmt: skip
 from shardlint.run.observed.events import Events, first_line, make_line
 from shardlint.run.recompiled import find_recompilations
-from shardlint.run.renamed import Renamed
+from shardlint.run.repeated_work import find_idle_devices, find_lost_splits
 from shardlint.run.run import Run
 from shardlint.run.syntax import keyword_line
+from shardlint.run.unsharded_state import find_arrays_left_replicated
+from shardlint.run.user_names import Renamed
 from shardlint.verify.facts import Line
 
 _LEAST = 256
@@ -160,7 +160,7 @@ class _Lines:
     def _note_line(self, place: Sequence[Any], word: str, where: Line) -> None:
         self._see[str(place[0]), int(place[1])][word, replace(where, function="")] = None
 
-    def _deciding_lines(self, found: Found, places: Sequence[Line]) -> list[tuple[str, Line]]:
+    def _deciding_lines(self, finding: RunFinding, places: Sequence[Line]) -> list[tuple[str, Line]]:
         """The lines that made the shardings of the arrays of a finding, at most two ways of them."""
         decided: dict[str, list[Line]] = {}
         for place in places:
@@ -168,11 +168,11 @@ class _Lines:
         ways = {
             tuple(replace(line, function="") for line in lines): None
             for leaf, lines in decided.items()
-            if any(one.startswith(leaf) for one in found.arrays)
+            if any(one.startswith(leaf) for one in finding.arrays)
         }
         return [("its sharding", line) for lines in [*ways][:2] for line in lines]
 
-    def add_lines(self, found: Found) -> Found:
+    def add_lines(self, found: RunFinding) -> RunFinding:
         """A finding with these lines."""
         known = [
             one
@@ -205,33 +205,33 @@ class _Lines:
         return replace(found, see=tuple(see.values()), tests=tuple(tests))
 
 
-    def _move_to_constraint(self, found: Found) -> Found:
+    def _move_to_constraint(self, finding: RunFinding) -> RunFinding:
         """A finding about what is gathered inside a function, at the constraint that leaves out the axes."""
-        for one in self._laid.get((found.line.file, found.line.line), ()):
-            if found.over and one["by"] and not set(found.over) <= set(one["axes"]):
+        for one in self._laid.get((finding.line.file, finding.line.line), ()):
+            if finding.over and one["by"] and not set(finding.over) <= set(one["axes"]):
                 # What a helper is called for at several lines is decided there.
                 all_by = [other["by"] for laid in self._laid.values() for other in laid]
                 callers = {str(by[1:2]) for by in all_by if by[:1] == one["by"][:1]}
                 line = make_line(one["by"][len(callers) > 1])
-                axes = " and ".join(map(repr, found.over))
+                axes = " and ".join(map(repr, finding.over))
                 see = [("its sharding", each) for each in map(make_line, one["decided"][:1]) if each.line != line.line]
                 return replace(
-                    found, line=line, advice=f"name {axes} in this constraint, at the dimension that is sharded",
-                    see=(*see, ("computed", found.line), *found.see),
+                    finding, line=line, advice=f"name {axes} in this constraint, at the dimension that is sharded",
+                    see=(*see, ("computed", finding.line), *finding.see),
                 )  # fmt: skip
-        return found
+        return finding
 
-    def _move_to_making_call(self, found: Found, known: Collection[str]) -> Found:
+    def _move_to_making_call(self, finding: RunFinding, known: Collection[str]) -> RunFinding:
         """A finding about arguments that another call gave whole, at that call: there it can be mended. Where something
         placed them or decided how they lie, and no call gave them all so, those lines are told of anyway.
         """
-        made = self._made.get((found.line.file, found.line.line), {})
-        by = [next((line for leaf, line in made.items() if one.startswith(leaf)), None) for one in found.arrays]
+        made = self._made.get((finding.line.file, finding.line.line), {})
+        by = [next((line for leaf, line in made.items() if one.startswith(leaf)), None) for one in finding.arrays]
         lines = {line for line in by if line is not None}
         if len(lines) != 1 or ({"placed", "its sharding"} & set(known) and None in by):
-            return found
+            return finding
         [line] = lines
-        return replace(found, line=line, see=(("taken", found.line), *found.see))
+        return replace(finding, line=line, see=(("taken", finding.line), *finding.see))
 
 
 def _constraints_by_line(events: Events) -> dict[tuple[str, int], list[dict[str, Any]]]:
@@ -249,13 +249,13 @@ _CAUSES = {"discarded": 0, "no-effect": 0, "swallowed": 0, "too-late": 0, "overw
 
 def _all_findings(
     compiled: Sequence[Compiled], functions: Sequence[list[Compiled]], large: int, events: Events
-) -> list[Found]:
+) -> list[RunFinding]:
     run = Run(compiled, large)
     made = {
         (str(one["defined"][0]), int(one["defined"][1])): int(one["times"])
         for one in events.events_of_kind("jitted-times")
     }
-    found: list[Found] = []
+    found: list[RunFinding] = []
     for each in functions:
         found += rules.find_rematerialised(each, run)
         found += rules.gathered_by_constraint(each, run)
@@ -288,9 +288,9 @@ def _all_findings(
     found = [one for one in found if one.kind != "exchanged" or one.function not in repeating]
     whole += batches.last_batch_whole(events)
     told |= {one.function for one in whole}
-    whole += carried.find_carried_whole(functions, run, events, told)
+    whole += single_device_arrays.find_carried_whole(functions, run, events, told)
     codes = {(one.line.file, one.line.line): one.code for one in devices.find_left_on_one_device(events, large, set())}
-    looped = [*taken.find_sharded_scans(events, large)]
+    looped = [*argument_uses.find_sharded_scans(events, large)]
     found = [one for one in found if not _is_finding_of_same_loop(one, looped)]
     laid = _constraints_by_line(events)
     # That what is computed is laid out otherwise is asked for there; that an argument comes otherwise is not.
@@ -304,41 +304,47 @@ def _all_findings(
     takers = {place for one in brought for place in _places_of_finding(one)}
     found = [one for one in found if one.kind != "one-device" or (one.line.file, one.line.line) not in takers]
     whole += brought
-    constants = [*captured.find_captured(events, large)]
+    constants = [*captured_constants.find_captured(events, large)]
     # What would be split is no argument.
     closing = {place for one in constants for place in _places_of_finding(one)}
     found = [one for one in found if one.kind != "replicated" or (one.line.file, one.line.line) not in closing]
     whole += constants
     at = {(one.line.file, one.line.line) for one in (*found, *whole)}
-    whole += (one for one in fetched.find_fetched_state(events, large) if (one.line.file, one.line.line) not in at)
+    whole += (
+        one for one in host_transfers.find_fetched_state(events, large) if (one.line.file, one.line.line) not in at
+    )
     told |= {one.function for one in whole}
     whole += (one for one in size_one.find_copies_by_size_one(events, large) if one.function not in told)
     whole += (
-        one for one in beside.part_of_batch_whole(events, compiled, large) if one.function not in told
+        one for one in layout_mismatches.part_of_batch_whole(events, compiled, large) if one.function not in told
     )
     found = [replace(one, code=one.code or codes.get((one.line.file, one.line.line), "")) for one in found]
     return [*found, *whole, *_findings_from_events(found, compiled, events, large, looped)]
 
 
-def _is_finding_of_same_loop(found: Found, looped: Sequence[Found]) -> bool:
+def _is_finding_of_same_loop(finding: RunFinding, looped: Sequence[RunFinding]) -> bool:
     """Return whether the compiler's result for a scan over a sharded dimension is also reported by the scan's
     arguments.
     """
-    names = {text.partition(" ")[0] for text in found.arrays}
+    names = {text.partition(" ")[0] for text in finding.arrays}
     return any(
-        (found.kind == "scanned" and _places_of_finding(found) & _places_of_finding(one))
-        or (found.kind == "gathered" and names and names <= {text.partition(" ")[0] for text in one.arrays})
+        (finding.kind == "scanned" and _places_of_finding(finding) & _places_of_finding(one))
+        or (finding.kind == "gathered" and names and names <= {text.partition(" ")[0] for text in one.arrays})
         for one in looped
     )
 
 
-def _places_of_finding(found: Found) -> set[tuple[str, int]]:
-    return {(line.file, line.line) for line in (found.line, *(line for _, line in found.see))}
+def _places_of_finding(finding: RunFinding) -> set[tuple[str, int]]:
+    return {(line.file, line.line) for line in (finding.line, *(line for _, line in finding.see))}
 
 
 def _findings_from_events(
-    found: Sequence[Found], compiled: Sequence[Compiled], events: Events, large: int, looped: Sequence[Found]
-) -> Iterator[Found]:
+    findings: Sequence[RunFinding],
+    compiled: Sequence[Compiled],
+    events: Events,
+    large: int,
+    looped: Sequence[RunFinding],
+) -> Iterator[RunFinding]:
     """Yield the findings from observed events (`looped` are those about scans), without those that the compiler's
     dumps have given.
     """
@@ -351,32 +357,32 @@ def _findings_from_events(
         *requests.find_short_constraints(events, large),
     ]  # fmt: skip
     yield from requests_made
-    yield from requests.find_jax_warnings(events, {one.function for one in found if one.kind == "donation"})
+    yield from requests.find_jax_warnings(events, {one.function for one in findings if one.kind == "donation"})
     yield from regions.find_region_mistakes(events)
     yield from regions.find_row_copies(events, large)
-    yield from alone.find_deviations(events)
-    yield from padded.find_padding_mistakes(events)
+    yield from single_device_differences.find_deviations(events)
+    yield from padding_rows.find_padding_mistakes(events)
     yield from devices.find_respelled_shardings(events)
     yield from names.find_logical_names(events)
     yield from names.find_unmatched_keys(events, large)
     yield from looped
-    yield from taken.find_sharded_shuffles(events, large)
-    yield from taken.find_replicating_constraints(events, large, {one.line for one in found})
-    yield from taken.find_inner_donations(events, large)
-    yield from taken.find_donations_by_keyword(events, large)
-    yield from promised.find_broken_promises(events, large)
+    yield from argument_uses.find_sharded_shuffles(events, large)
+    yield from argument_uses.find_replicating_constraints(events, large, {one.line for one in findings})
+    yield from argument_uses.find_inner_donations(events, large)
+    yield from argument_uses.find_donations_by_keyword(events, large)
+    yield from unused_shardings.find_broken_promises(events, large)
     yield from devices.find_mesh_mistakes(events)
     behind = [
         *devices.find_left_on_one_device(
-            events, large, {one.function for one in found if one.kind == "one-device"}
+            events, large, {one.function for one in findings if one.kind == "one-device"}
         )
     ]
     yield from behind
-    places = {(one.line.file, one.line.line) for one in (*found, *requests_made, *behind)}
-    yield from beside.find_unplaced_subtrees(events, compiled, large, places)
+    places = {(one.line.file, one.line.line) for one in (*findings, *requests_made, *behind)}
+    yield from layout_mismatches.find_unplaced_subtrees(events, compiled, large, places)
     # Where a placement is known to have come to nothing, that its array stayed on one device says no more.
     if not any(
-        one.kind in ("discarded", "no-effect", "swallowed", "one-device") for one in (*requests_made, *found)
+        one.kind in ("discarded", "no-effect", "swallowed", "one-device") for one in (*requests_made, *findings)
     ):
         yield from devices.find_unused_mesh(events, large)
 

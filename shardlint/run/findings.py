@@ -10,7 +10,7 @@ from shardlint.verify.facts import Array, Line
 
 
 @dataclass(frozen=True)
-class Found:
+class RunFinding:
     """One finding.
 
     `kind` is a word of the table in docs/run.md, `code` the rule of `check` for it, where there is one.
@@ -61,7 +61,7 @@ class Facts:
     """
 
     functions: list[list[Compiled]] = field(default_factory=list)
-    found: list[Found] = field(default_factory=list)
+    found: list[RunFinding] = field(default_factory=list)
     moved: list[Moved] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     compiled: int = 0

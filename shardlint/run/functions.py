@@ -38,8 +38,8 @@ class Function:
     mapped: bool = False
 
 
-def function_of(module_name: str, module: Module, beside: Path | None = None) -> Function:
-    """The function a module is, from its name and its stack frames. `beside` is its StableHLO, asked where the
+def function_of(module_name: str, module: Module, path: Path | None = None) -> Function:
+    """The function a module is, from its name and its stack frames. `path` is its StableHLO, asked where the
     module has none: of constants the compiler keeps none.
     """
     bare = _PREFIX.sub("", module_name).strip("_")
@@ -47,7 +47,7 @@ def function_of(module_name: str, module: Module, beside: Path | None = None) ->
     frames = [list(lines.frame_stack(frame)) for frame in module.tables.get("StackFrames", ())]
     leaves = _user_lines(lines, module)
     if not leaves:
-        frames = operation_stacks(beside)
+        frames = operation_stacks(path)
         leaves = [line for stack in frames for line in stack if is_own(line.file)][:1]
     bodies: list[Line] = []
     calls: list[Line] = []

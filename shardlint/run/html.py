@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found, Moved
+from shardlint.run.findings import Moved, RunFinding
 from shardlint.run.recompiled import describe_changes
 from shardlint.run.report import Report, command_text, format_trip_count, over_text, tests_text
 from shardlint.verify.html.page import (
@@ -98,8 +98,8 @@ def _shorten_arrays(arrays: Sequence[str]) -> list[str]:
     return [*arrays[:_ARRAYS], *([f"... and {more} more"] if more > 0 else [])]
 
 
-def _format_places(found: Found, report: Report) -> str:
-    return ", ".join(f"{report.format_place(line)} ({word})" for word, line in found.see)
+def _format_places(finding: RunFinding, report: Report) -> str:
+    return ", ".join(f"{report.format_place(line)} ({word})" for word, line in finding.see)
 
 
 def _moves_section(report: Report, sources: Lines) -> Html | None:
@@ -133,16 +133,16 @@ def _moves_section(report: Report, sources: Lines) -> Html | None:
     )
 
 
-def _moved_row(one: Moved, report: Report) -> list[Cell]:
-    place = render_code(report.format_place(one.line))
-    linked = render_element("a", place, href=f"#{line_id('run', one.line)}") if one.line.file else place
+def _moved_row(moved: Moved, report: Report) -> list[Cell]:
+    place = render_code(report.format_place(moved.line))
+    linked = render_element("a", place, href=f"#{line_id('run', moved.line)}") if moved.line.file else place
     return [
         Cell(linked),
-        Cell(one.function),
-        Cell(one.kind),
-        Cell(f"{over_text(one).removeprefix('over ')}{format_trip_count(one)}"),
-        Cell(", ".join((*one.of, *one.arrays)[:4])),
-        size_cell(one.bytes),
+        Cell(moved.function),
+        Cell(moved.kind),
+        Cell(f"{over_text(moved).removeprefix('over ')}{format_trip_count(moved)}"),
+        Cell(", ".join((*moved.of, *moved.arrays)[:4])),
+        size_cell(moved.bytes),
     ]
 
 
@@ -195,7 +195,7 @@ def _function_section(index: int, each: Sequence[Compiled], sources: Lines) -> H
     )
 
 
-def _arrays_section(one: Compiled) -> Html:
+def _arrays_section(compiled: Compiled) -> Html:
     """Arrays alone, where the dump does not say what mesh they lie on."""
     rows = [
         [
@@ -205,7 +205,7 @@ def _arrays_section(one: Compiled) -> Html:
             size_cell(leaf.bytes),
             number_cell(leaf.copies),
         ]
-        for leaf in one.program.arrays
+        for leaf in compiled.program.arrays
     ]
     columns = [
         Column("Array"),

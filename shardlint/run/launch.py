@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardlint.run import stood
+from shardlint.run import last_positions
 from shardlint.run.dumps import is_wanted_file
-from shardlint.verify import contain
+from shardlint.verify import containment
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.inside.devices import limit_memory
 
@@ -126,7 +126,7 @@ def run_program(
     """
     with scratch_folder() as stood_in:
         if seconds is not None:
-            env = {**env, **stood.stack_environment(stood_in)}
+            env = {**env, **last_positions.stack_environment(stood_in)}
         return _run_in_group(words, env, folder, seconds, memory, devices, stood_in)
 
 
@@ -156,10 +156,10 @@ def _run_in_group(
         raise CannotRun(f"cannot start {shlex.join(words)}: {error.strerror or error}") from None
     with _forward_signals(process):
         end = None if seconds is None else began + seconds
-        code, notes = _wait_for_exit(process, folder, end, lambda: stood.request_stacks(stood_in, process.pid))
+        code, notes = _wait_for_exit(process, folder, end, lambda: last_positions.request_stacks(stood_in, process.pid))
     if code is None:
         code = TIMED_OUT
-        line, stack = stood.describe_stopped(stood_in, process.pid)
+        line, stack = last_positions.describe_stopped(stood_in, process.pid)
         notes.insert(0, f"killed at the time limit of {seconds:g} s" + (f", at {line}" if line else ""))
         notes += [stack] if stack else []
     remove_unread_dumps(folder, 0)
@@ -168,7 +168,7 @@ def _run_in_group(
 
 def prepare_process(memory: int | None, devices: int) -> None:
     """Prepare a new process before it runs the program: signals and the memory limit."""
-    contain.heed_signals()
+    containment.heed_signals()
     if memory is not None:
         limit_memory(memory, devices)
 

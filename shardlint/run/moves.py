@@ -85,11 +85,11 @@ def _find_gathers(read: Read, collectives: list[Collective], products: bool) -> 
             yield Warned("gathered-inside", f"{text}|{','.join(along)}|{moved.of}", line, moved.moved_bytes)
 
 
-def _is_used_in_product(one: Instruction) -> bool:
+def _is_used_in_product(instruction: Instruction) -> bool:
     """Return whether a product uses the result of an instruction. Weights are sharded to save memory, and gathered for
     it.
     """
-    waiting = list(one.computation.users_by_name.get(one.name, []))
+    waiting = list(instruction.computation.users_by_name.get(instruction.name, []))
     for _ in range(_STEPS):
         if not waiting:
             break
@@ -101,18 +101,18 @@ def _is_used_in_product(one: Instruction) -> bool:
     return False
 
 
-def _is_only_written_to(one: Instruction) -> bool:
+def _is_only_written_to(instruction: Instruction) -> bool:
     """Return whether all users of an instruction write a part of its result."""
-    users = one.computation.users_by_name.get(one.name, [])
+    users = instruction.computation.users_by_name.get(instruction.name, [])
     return bool(users) and all(user.op_name.rpartition("/")[2] in _UPDATES for user in users)
 
 
-def _find_choice(one: Instruction) -> str:
+def _find_choice(instruction: Instruction) -> str:
     """Return the operation that chooses few numbers along the gathered dimension, if nothing else uses the result."""
-    last = len(shapes.parse_arrays(one.shape)[0].dims) - 1
-    if one.attribute_integers("dimensions") != [last]:
+    last = len(shapes.parse_arrays(instruction.shape)[0].dims) - 1
+    if instruction.attribute_integers("dimensions") != [last]:
         return ""
-    waiting, found = list(one.computation.users_by_name.get(one.name, [])), ""
+    waiting, found = list(instruction.computation.users_by_name.get(instruction.name, [])), ""
     for _ in range(_STEPS):
         if not waiting:
             return found
@@ -127,20 +127,20 @@ def _find_choice(one: Instruction) -> str:
     return ""
 
 
-def _is_top_k_along_other(one: Instruction, last: int, dimensions: list[int]) -> bool:
+def _is_top_k_along_other(instruction: Instruction, last: int, dimensions: list[int]) -> bool:
     """Return whether `top_k` uses an array gathered along other dimensions than its last, in which it chooses. The
     compiler of the CPU replicates that one anyway.
     """
-    users = one.computation.users_by_name.get(one.name, [])
+    users = instruction.computation.users_by_name.get(instruction.name, [])
     return bool(users) and last not in dimensions and all("top_k" in user.op_name for user in users)
 
 
-def _put_into(one: Instruction, depth: int = 0) -> str:
+def _put_into(instruction: Instruction, depth: int = 0) -> str:
     """The argument into which what an instruction makes is written."""
-    for user in one.computation.users_by_name.get(one.name, []) if depth < _STEPS else ():
+    for user in instruction.computation.users_by_name.get(instruction.name, []) if depth < _STEPS else ():
         names = [name for name, _ in user.parse_operands()]
-        if user.opcode in ("dynamic-update-slice", "scatter") and names[0] != one.name:
-            of = _moved_argument(one.computation.instructions.get(names[0]))
+        if user.opcode in ("dynamic-update-slice", "scatter") and names[0] != instruction.name:
+            of = _moved_argument(instruction.computation.instructions.get(names[0]))
         else:
             of = _put_into(user, depth + 1) if user.opcode in (*_CARRY, "broadcast") else ""
         if of:
@@ -148,10 +148,13 @@ def _put_into(one: Instruction, depth: int = 0) -> str:
     return ""
 
 
-def _is_only_returned(one: Instruction, depth: int = 0) -> bool:
+def _is_only_returned(instruction: Instruction, depth: int = 0) -> bool:
     """Return whether the result of an instruction is only returned from the program, unchanged."""
-    users, root = one.computation.users_by_name.get(one.name, []), one.computation.root_instruction
-    return one is root or (
+    users, root = (
+        instruction.computation.users_by_name.get(instruction.name, []),
+        instruction.computation.root_instruction,
+    )
+    return instruction is root or (
         depth < _STEPS
         and bool(users)
         and all(
@@ -161,9 +164,9 @@ def _is_only_returned(one: Instruction, depth: int = 0) -> bool:
     )
 
 
-def _line_using(one: Instruction, read: Read) -> Line | None:
+def _line_using(instruction: Instruction, read: Read) -> Line | None:
     """The line that uses what an instruction makes: the compiler gathers where a value is made, for what comes next."""
-    for user in one.computation.users_by_name.get(one.name, []):
+    for user in instruction.computation.users_by_name.get(instruction.name, []):
         own, inner = read.lines.lines_of_instruction(user)
         if own is not None or inner is not None:
             return own or inner
@@ -232,33 +235,33 @@ def _moved_argument(one: Instruction | None) -> str:
     return ""
 
 
-def _row_of_loop(one: Instruction, computation: Computation, read: Read, axes: Axes) -> Iterator[Warned]:
+def _row_of_loop(instruction: Instruction, computation: Computation, read: Read, axes: Axes) -> Iterator[Warned]:
     """Yield a loop-carried array that is gathered in each iteration, of which the iteration uses one row."""
-    users = computation.users_by_name.get(one.name, [])
-    made = computation.instructions.get(one.parse_operands()[0][0])
+    users = computation.users_by_name.get(instruction.name, [])
+    made = computation.instructions.get(instruction.parse_operands()[0][0])
     while made is not None and made.opcode in ("get-tuple-element", *_CARRY):
         made = computation.instructions.get(made.parse_operands()[0][0])
     if made is None or made.opcode != "parameter" or computation is read.module.entry or not users:
         return
-    gathered = one.attribute_integers("dimensions")
-    shape = shapes.parse_arrays(one.shape)[0]
+    gathered = instruction.attribute_integers("dimensions")
+    shape = shapes.parse_arrays(instruction.shape)[0]
     for user in users:
         sizes = user.attribute_integers("dynamic_slice_sizes")
         if user.opcode != "dynamic-slice" or not any(at < len(sizes) and sizes[at] == 1 for at in gathered):
             return
     own, inner = read.lines.lines_of_instruction(users[0])
-    names, _ = axes.axes_of_groups(format_groups(one))
+    names, _ = axes.axes_of_groups(format_groups(instruction))
     yield Warned("row", f"{shape}|{' and '.join(map(repr, names))}", own or inner or Line(), shape.byte_count)
 
 
-def _each_by_itself(one: Instruction, entry: Computation) -> str:
+def _each_by_itself(instruction: Instruction, entry: Computation) -> str:
     """Return the one array operand of an elementwise operation; empty if there is none."""
-    if one.opcode in _CARRY or one.opcode in _ALONE:
-        return one.parse_operands()[0][0]
-    if one.opcode not in _WITH_A_NUMBER:
+    if instruction.opcode in _CARRY or instruction.opcode in _ALONE:
+        return instruction.parse_operands()[0][0]
+    if instruction.opcode not in _WITH_A_NUMBER:
         return ""
     arrays = []
-    for name, _ in one.parse_operands():
+    for name, _ in instruction.parse_operands():
         made = entry.instructions.get(name)
         while made is not None and made.opcode in ("broadcast", *_CARRY):
             made = entry.instructions.get(made.parse_operands()[0][0])

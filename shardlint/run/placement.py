@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import (
-    Found,
+    RunFinding,
     bytes_per_device,
     bytes_when_whole,
     count_text,
@@ -20,7 +20,7 @@ from shardlint.verify.facts import Array
 from shardlint.verify.texts import size_text
 
 
-def find_nothing_split(run: Run) -> Iterator[Found]:
+def find_nothing_split(run: Run) -> Iterator[RunFinding]:
     """Several devices over which no array is split, so that each does all of the work."""
     for one in run.spread:
         if one.program.collectives or any(leaf.copies < one.partitions for leaf in one.program.arrays):
@@ -28,7 +28,7 @@ def find_nothing_split(run: Run) -> Iterator[Found]:
     for one in run.spread:
         leaves = [leaf for leaf in one.program.arrays if run.is_whole(leaf, one)]
         if leaves and one.function.own:
-            yield Found(
+            yield RunFinding(
                 "replicated",
                 one.function.name,
                 one.function.line,
@@ -40,7 +40,7 @@ def find_nothing_split(run: Run) -> Iterator[Found]:
             return
 
 
-def find_unused_axes(run: Run) -> Iterator[Found]:
+def find_unused_axes(run: Run) -> Iterator[RunFinding]:
     """Axes of a mesh over which nothing is split and nothing is moved."""
     by_mesh: dict[tuple[tuple[str, int], ...], list[Compiled]] = defaultdict(list)
     for one in run.spread:
@@ -62,7 +62,7 @@ def find_unused_axes(run: Run) -> Iterator[Found]:
         if not free or not used or not large:
             continue
         one = large[0][0]
-        yield Found(
+        yield RunFinding(
             "unused-axis",
             one.function.name,
             one.function.line,
@@ -76,7 +76,7 @@ def find_unused_axes(run: Run) -> Iterator[Found]:
         )
 
 
-def used_in_part(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[Found]:
+def used_in_part(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[RunFinding]:
     """State that lies whole along an axis over which the products with it are split: a device uses a part of it."""
     for each in functions:
         for one in each[:1]:
@@ -91,7 +91,7 @@ def used_in_part(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[
                 continue
             copies = math.prod(one.program.mesh[name] for name in free)
             shown = " and ".join(map(repr, free))
-            yield Found(
+            yield RunFinding(
                 "replicated", one.function.name, one.function.line,
                 f"{count_text(state)} replicated along {shown} ({size_text(bytes_per_device(state))} a device): "
                 f"each device uses "
@@ -103,7 +103,7 @@ def used_in_part(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[
 
 def find_made_on_one_device(
     functions: Iterable[Sequence[Compiled]], run: Run, numpys: frozenset[tuple[str, int, str]] = frozenset()
-) -> Iterator[Found]:
+) -> Iterator[RunFinding]:
     """Large arguments a function splits that were never placed: they were made whole on one device. `numpys` are
     those that came from the host, by the line of their function's `def` and their name: nothing made them.
     """
@@ -127,7 +127,7 @@ def find_made_on_one_device(
             if one.function.own and maker is not None:
                 them = "it" if len(taken) == 1 else "them"
                 give = f"pass out_shardings to the jit of {maker.function.name}"
-                yield Found(
+                yield RunFinding(
                     "one-device",
                     maker.function.name,
                     maker.function.line,
@@ -157,7 +157,7 @@ def _maker_of_arrays(leaves: Sequence[Array], taker: Compiled, run: Run) -> tupl
     return maker, taken
 
 
-def find_single_device_functions(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[Found]:
+def find_single_device_functions(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[RunFinding]:
     """Functions on one device that take what an earlier one keeps split."""
     for each in functions:
         for one in each:
@@ -170,7 +170,7 @@ def find_single_device_functions(functions: Iterable[Sequence[Compiled]], run: R
                     taken.append(leaf)
                     other = other or like[0]
             if other is not None:
-                yield Found(
+                yield RunFinding(
                     "one-device",
                     one.function.name,
                     one.function.line,

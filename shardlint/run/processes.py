@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from shardlint.run import launch, stood
+from shardlint.run import last_positions, launch
 from shardlint.run.launches import read_launches
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.facts import Line
@@ -69,7 +69,7 @@ class Process:
 
 
 @dataclass
-class Ran:
+class FinishedProcesses:
     """All processes, and why the run was ended before they were: `time`, `raised`, `stuck`, `idle` or nothing."""
 
     processes: list[Process]
@@ -82,7 +82,7 @@ class Ran:
 def run_processes(
     words: Sequence[str], given: Mapping[str, str], folder: Path, count: int, devices: int, told: bool,
     seconds: float | None, memory: int | None,
-) -> Ran:  # fmt: skip
+) -> FinishedProcesses:  # fmt: skip
     """Start the program `count` times and wait. When one has raised, or has ended while another waits for it in a
     program that it will never start, the others get a few seconds.
     """
@@ -123,7 +123,7 @@ def run_processes(
     if why == "idle":
         notes.append(f"killed: no process did anything for {_IDLE:g} s")
     notes += [_describe_stack(one) for one in processes if one.killed and one.stack]
-    return Ran(processes, launch.Ended(code, time.monotonic() - began, notes), why, idle)
+    return FinishedProcesses(processes, launch.Ended(code, time.monotonic() - began, notes), why, idle)
 
 
 def _start_process(
@@ -133,7 +133,7 @@ def _start_process(
     own, raised, stacks = (folder / f"{name}{number}" for name in ("process", "raised", "stacks"))
     for path in (own, raised, stacks):
         path.mkdir()
-    env = launch.run_environment(own, devices, told, dict(given)) | stood.stack_environment(stacks)
+    env = launch.run_environment(own, devices, told, dict(given)) | last_positions.stack_environment(stacks)
     env |= {
         "SHARDLINT_RUN_RAISED": str(raised),
         "SHARDLINT_RUN_PROCESS": str(number),
@@ -241,20 +241,20 @@ def _stop_processes(processes: Sequence[Process]) -> None:
     """Ask those that live where they stand, then kill them, the one that joins them last: the others complain."""
     living = [one for one in processes if one.child.poll() is None]
     for one in living:
-        stood.request_stacks(one.stacks, one.child.pid)
-        one.line, one.stack = stood.describe_stopped(one.stacks, one.child.pid)
-        one.at = stood.stopped_line(one.stacks, one.child.pid)
+        last_positions.request_stacks(one.stacks, one.child.pid)
+        one.line, one.stack = last_positions.describe_stopped(one.stacks, one.child.pid)
+        one.at = last_positions.stopped_line(one.stacks, one.child.pid)
         one.killed = True
     for one in reversed(living):
         # jax catches SIGTERM.
         launch._send_signal(one.child, signal.SIGKILL)
 
 
-def _describe_stack(one: Process) -> str:
+def _describe_stack(process: Process) -> str:
     """Where a process was when it was killed: the user's line, and the innermost frames but for those that watch."""
-    frames = [text.strip() for text in one.stack.splitlines()[1:] if "/shardlint/run/observe/" not in text]
-    where = f"was at {one.line}" if one.line else "was in no line of the program"
-    return f"process {one.number} {where}; innermost first: {', '.join(frames[:_FRAMES])}"
+    frames = [text.strip() for text in process.stack.splitlines()[1:] if "/shardlint/run/observe/" not in text]
+    where = f"was at {process.line}" if process.line else "was in no line of the program"
+    return f"process {process.number} {where}; innermost first: {', '.join(frames[:_FRAMES])}"
 
 
 class _Output:

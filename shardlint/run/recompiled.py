@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found
+from shardlint.run.findings import RunFinding
 from shardlint.run.run import Run, is_state
 
 # A finding only from so many programs on, and only where it costs something or moves large arrays: every program
@@ -25,7 +25,7 @@ _UNNAMED = "_internal_pmap_axis_name"
 _AHEAD = " not placed -> P("
 
 
-def find_recompilations(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Found]:
+def find_recompilations(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[RunFinding]:
     """A function compiled again: for the same shapes placed differently, or again and again. `made` is how often it was
     given to `jax.jit` or `jax.pmap`, where that is three times or more.
     """
@@ -54,7 +54,7 @@ def find_recompilations(each: Sequence[Compiled], run: Run, made: int = 0) -> It
         else:
             continue
         if why:
-            yield Found(
+            yield RunFinding(
                 "recompiled",
                 mine[0].function.name,
                 mine[0].function.line,

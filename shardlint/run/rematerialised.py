@@ -39,10 +39,10 @@ def gathered_to_be_cut(
             yield str(shape), own or inner or Line(), shape.byte_count
 
 
-def _gathered_device_count(one: Instruction, axes: Axes) -> int:
+def _gathered_device_count(instruction: Instruction, axes: Axes) -> int:
     """How many devices' parts a gather, with those right before it, brings together."""
     total = 1
-    current: Instruction | None = one
+    current: Instruction | None = instruction
     while current is not None and (current.opcode == "all-gather" or current.opcode in _CARRY):
         if current.opcode == "all-gather":
             total *= axes.axes_of_groups(format_groups(current))[1]
@@ -51,14 +51,14 @@ def _gathered_device_count(one: Instruction, axes: Axes) -> int:
     return total
 
 
-def format_groups(one: Instruction) -> str:
+def format_groups(instruction: Instruction) -> str:
     """The devices that a collective brings together, as the text has them."""
-    text = one.attributes_text
+    text = instruction.attributes_text
     at = text.find("replica_groups=")
     start = at + len("replica_groups=")
     if text.startswith("mesh[", start):
         return text[start : text.find("}", text.find("{", start)) + 1]
-    return one.attribute_text("replica_groups")
+    return instruction.attribute_text("replica_groups")
 
 
 def is_offset_by_device(cut: Instruction) -> bool:

@@ -11,10 +11,10 @@ from typing import Any
 
 from shardlint.output.printable import make_printable
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Facts, Found, Moved
+from shardlint.run.findings import Facts, Moved, RunFinding
 from shardlint.run.launch import Ended
-from shardlint.run.raised.told import Told
-from shardlint.run.raised.told import explanation_lines as told_lines
+from shardlint.run.raised.exception_report import ExplainedException
+from shardlint.run.raised.exception_report import explanation_lines as told_lines
 from shardlint.run.recompiled import describe_changes
 from shardlint.verify.facts import Line
 from shardlint.verify.spec import sizes_text
@@ -34,7 +34,7 @@ class Report:
     facts: Facts
     large: int
     root: Path
-    raised: Sequence[Told] = ()
+    raised: Sequence[ExplainedException] = ()
 
     def format_place(self, line: Line) -> str:
         """`train.py:41`, relative to `root` where it lies below."""
@@ -95,49 +95,49 @@ def text_report(report: Report, colour: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _found_lines(found: Found, report: Report, colour: bool) -> Iterator[str]:
-    kind = f"\x1b[31;1m{found.kind}\x1b[0m" if colour else found.kind
-    code = f" ({found.code})" if found.code else ""
-    yield f"{make_printable(report.format_place(found.line))}: {kind} in {make_printable(found.function)}{code}"
-    yield make_printable(f"  {found.message}")
-    yield from (make_printable(f"    {text}") for text in found.arrays[:_NAMES])
-    if len(found.arrays) > _NAMES:
-        yield f"    ... and {len(found.arrays) - _NAMES} more"
-    if found.advice:
-        yield f"  instead: {found.advice}"
-    if found.see:
-        places = ", ".join(f"{report.format_place(line)} ({word})" for word, line in found.see)
+def _found_lines(finding: RunFinding, report: Report, colour: bool) -> Iterator[str]:
+    kind = f"\x1b[31;1m{finding.kind}\x1b[0m" if colour else finding.kind
+    code = f" ({finding.code})" if finding.code else ""
+    yield f"{make_printable(report.format_place(finding.line))}: {kind} in {make_printable(finding.function)}{code}"
+    yield make_printable(f"  {finding.message}")
+    yield from (make_printable(f"    {text}") for text in finding.arrays[:_NAMES])
+    if len(finding.arrays) > _NAMES:
+        yield f"    ... and {len(finding.arrays) - _NAMES} more"
+    if finding.advice:
+        yield f"  instead: {finding.advice}"
+    if finding.see:
+        places = ", ".join(f"{report.format_place(line)} ({word})" for word, line in finding.see)
         yield make_printable(f"  see: {places}")
-    if found.tests:
-        yield make_printable(f"  in: {tests_text(found)}")
+    if finding.tests:
+        yield make_printable(f"  in: {tests_text(finding)}")
 
 
-def tests_text(found: Found) -> str:
+def tests_text(finding: RunFinding) -> str:
     """The tests in which it was first seen."""
-    more = len(found.tests) - _TESTS
-    return ", ".join(found.tests[:_TESTS]) + (f" and {more} more" if more > 0 else "")
+    more = len(finding.tests) - _TESTS
+    return ", ".join(finding.tests[:_TESTS]) + (f" and {more} more" if more > 0 else "")
 
 
-def over_text(one: Moved) -> str:
+def over_text(moved: Moved) -> str:
     """Over what a line's bytes move: `over data`, or the size of a group where axes have no names."""
-    return f"over {', '.join(one.axes)}" if one.axes else f"in groups of {one.group}"
+    return f"over {', '.join(moved.axes)}" if moved.axes else f"in groups of {moved.group}"
 
 
-def _moved_line(one: Moved, report: Report) -> str:
-    what = ", ".join(one.of[:2]) or ", ".join(one.arrays[:2])
-    more = max(len(one.of) or len(one.arrays), 2) - 2
+def _moved_line(moved: Moved, report: Report) -> str:
+    what = ", ".join(moved.of[:2]) or ", ".join(moved.arrays[:2])
+    more = max(len(moved.of) or len(moved.arrays), 2) - 2
     what += f" and {more} more" if more else ""
     return make_printable(
-        f"  {size_text(one.bytes):>10}  {report.format_place(one.line)} ({one.function})  "
-        f"{one.kind} {over_text(one)}{format_trip_count(one)}: {what}"
+        f"  {size_text(moved.bytes):>10}  {report.format_place(moved.line)} ({moved.function})  "
+        f"{moved.kind} {over_text(moved)}{format_trip_count(moved)}: {what}"
     )
 
 
-def format_trip_count(one: Moved) -> str:
+def format_trip_count(moved: Moved) -> str:
     """How often the collectives of a line run in one call, where not once."""
-    known = [str(count) for count in one.trips if count is not None and count > 1]
+    known = [str(count) for count in moved.trips if count is not None and count > 1]
     text = f" x{'/'.join(known)}" if known else ""
-    return text + (" (and each round of a loop)" if None in one.trips else "")
+    return text + (" (and each round of a loop)" if None in moved.trips else "")
 
 
 def json_report(report: Report, version: str) -> str:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found, bytes_per_device, bytes_when_whole, count_text, describe_leaves
+from shardlint.run.findings import RunFinding, bytes_per_device, bytes_when_whole, count_text, describe_leaves
 from shardlint.run.run import Run, is_state, last_key, root_argument
 from shardlint.verify.facts import Array, Line
 from shardlint.verify.texts import size_text
@@ -26,16 +26,16 @@ def distinct_compilations(each: Sequence[Compiled]) -> list[Compiled]:
     return sorted(seen.values(), key=lambda one: -bytes_per_device(one.program.arrays))
 
 
-def _has_row_per_device(leaf: Array, one: Compiled) -> bool:
+def _has_row_per_device(leaf: Array, compiled: Compiled) -> bool:
     """Return whether each device has a row of its own. Per-device data, such as an error that is fed back, is sharded
     in this way.
     """
-    if not leaf.axes or leaf.shape[0] != one.partitions:
+    if not leaf.axes or leaf.shape[0] != compiled.partitions:
         return False
     return bool(leaf.axes[0]) and not any(leaf.axes[1:])
 
 
-def find_replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+def find_replicated(each: Sequence[Compiled], run: Run) -> Iterator[RunFinding]:
     """Arrays whole on every device, in a program that splits their like or the rest of its state."""
     if found := _find_state_returned_whole(each, run):
         yield found
@@ -74,7 +74,7 @@ def find_replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
             where = "" if like[0].function == one.function else f" of {like[0].function.name}"
             text = f"; {like[1].where}{where}, of the same shape, is {like[1].spec}"
         advice = "constrain it, or pass out_shardings to jax.jit"
-        yield Found(
+        yield RunFinding(
             "replicated",
             one.function.name,
             one.function.line,
@@ -87,7 +87,7 @@ def find_replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         return
 
 
-def _find_state_returned_whole(each: Sequence[Compiled], run: Run) -> Found | None:
+def _find_state_returned_whole(each: Sequence[Compiled], run: Run) -> RunFinding | None:
     """State that a function takes split and gives back whole, by its `out_shardings` or a constraint."""
     for one in distinct_compilations(each):
         split: dict[tuple[str, str], Array] = {}
@@ -105,7 +105,7 @@ def _find_state_returned_whole(each: Sequence[Compiled], run: Run) -> Found | No
             continue
         if lost:
             leaf = split[lost[0].array, last_key(lost[0].where)]
-            return Found(
+            return RunFinding(
                 "replicated", one.function.name, one.function.line,
                 f"{count_text(lost)} returned replicated on {one.partitions} devices "
                 f"({size_text(bytes_per_device(lost))} "
@@ -115,7 +115,7 @@ def _find_state_returned_whole(each: Sequence[Compiled], run: Run) -> Found | No
     return None
 
 
-def find_unused_donations(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+def find_unused_donations(each: Sequence[Compiled], run: Run) -> Iterator[RunFinding]:
     """Donated arrays whose buffers a result could have taken, and none did.
 
     One no result resembles was donated to free its memory; that it does.
@@ -131,7 +131,7 @@ def find_unused_donations(each: Sequence[Compiled], run: Run) -> Iterator[Found]
         ]
         if lost:
             leaves = [leaf for leaf, _ in lost]
-            yield Found(
+            yield RunFinding(
                 "donation",
                 one.function.name,
                 one.function.line,
@@ -144,7 +144,7 @@ def find_unused_donations(each: Sequence[Compiled], run: Run) -> Iterator[Found]
             return
 
 
-def find_missing_donations(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+def find_missing_donations(each: Sequence[Compiled], run: Run) -> Iterator[RunFinding]:
     """A function that donates what no result can take, and keeps the larger state that it gives back: the number of
     another argument, as where a `partial` has taken the first.
     """
@@ -159,7 +159,7 @@ def find_missing_donations(each: Sequence[Compiled], run: Run) -> Iterator[Found
                 kept[root_argument(leaf)].append(leaf)
         for name, leaves in kept.items():
             if bytes_per_device(leaves) > bytes_per_device(donors) and all(is_state(leaf, one) for leaf in leaves):
-                yield Found(
+                yield RunFinding(
                     "donation", one.function.name, one.function.line,
                     f"donating {' and '.join(sorted(names))} has no effect, since no result can reuse it: "
                     f"{name} ({size_text(bytes_per_device(leaves))} a device), which the function returns, is "
@@ -172,29 +172,29 @@ def find_missing_donations(each: Sequence[Compiled], run: Run) -> Iterator[Found
                 return
 
 
-def _reason_buffer_unused(leaf: Array, one: Compiled) -> str:
+def _reason_buffer_unused(leaf: Array, compiled: Compiled) -> str:
     """Why no result took a buffer; empty where none was to take it."""
-    free = Counter(result.array for result in one.results)
-    free.subtract(other.array for other in one.arguments if other.aliased)
+    free = Counter(result.array for result in compiled.results)
+    free.subtract(other.array for other in compiled.arguments if other.aliased)
     if free[leaf.array] > 0:
-        result = next(result for result in one.results if result.array == leaf.array)
+        result = next(result for result in compiled.results if result.array == leaf.array)
         if result.bytes != leaf.bytes:
             return f"the argument is {leaf.spec}, and {result.where} is {result.spec}"
         return f"{result.where} got a new buffer"
-    for result in one.results:
+    for result in compiled.results:
         if result.shape == leaf.shape and result.array != leaf.array and free[result.array] > 0:
             return f"{result.where} is {result.array.partition('[')[0]}"
     return ""
 
 
-def find_rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+def find_rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[RunFinding]:
     """Arrays made whole on every device only to be cut another way."""
     seen: set[Line] = set()
     for one in distinct_compilations(each):
         for warned in one.program.warned:
             if warned.kind == "rematerialised" and warned.bytes >= run.limit and warned.line not in seen:
                 seen.add(warned.line)
-                yield Found(
+                yield RunFinding(
                     "rematerialised",
                     one.function.name,
                     warned.line,
@@ -205,7 +205,7 @@ def find_rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                 )
 
 
-def gathered_by_constraint(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+def gathered_by_constraint(each: Sequence[Compiled], run: Run) -> Iterator[RunFinding]:
     """Constraints that have an array gathered which is cut again right after."""
     seen: set[Line] = set()
     for one in distinct_compilations(each):
@@ -215,7 +215,7 @@ def gathered_by_constraint(each: Sequence[Compiled], run: Run) -> Iterator[Found
                 continue
             if warned.bytes >= run.limit and warned.line not in seen:
                 seen.add(warned.line)
-                yield Found(
+                yield RunFinding(
                     "gathered",
                     one.function.name,
                     warned.line,

@@ -36,44 +36,44 @@ class Run:
             if one.function.own:
                 self._note_compiled(one)
 
-    def _note_compiled(self, one: Compiled) -> None:
-        for leaf in one.program.arrays:
+    def _note_compiled(self, compiled: Compiled) -> None:
+        for leaf in compiled.program.arrays:
             # By its size when whole: beside much that lies whole, what a device holds of a split array is little.
-            if self.is_large(leaf, one, leaf.bytes_whole) and leaf.copies < one.partitions:
-                if self._is_turned(leaf, one):
+            if self.is_large(leaf, compiled, leaf.bytes_whole) and leaf.copies < compiled.partitions:
+                if self._is_turned(leaf, compiled):
                     continue
                 self._paths.setdefault(leaf.array, set()).add(leaf.where)
-                for where in {find_layout(one), (one.partitions, ()), None}:
-                    if leaf.role == "in" and is_state(leaf, one):
-                        self._split.setdefault((leaf.array, where), (one, leaf))
+                for where in {find_layout(compiled), (compiled.partitions, ()), None}:
+                    if leaf.role == "in" and is_state(leaf, compiled):
+                        self._split.setdefault((leaf.array, where), (compiled, leaf))
                     if key := last_key(leaf.where):
-                        self._named.setdefault((leaf.array, key, where), (one, leaf))
+                        self._named.setdefault((leaf.array, key, where), (compiled, leaf))
 
-    def _is_turned(self, leaf: Array, one: Compiled) -> bool:
+    def _is_turned(self, leaf: Array, compiled: Compiled) -> bool:
         """Return whether an array is sharded only because its function returned it so, by the compiler's choice, and
         took it replicated.
         """
-        key = (one.function.name, one.function.line)
+        key = (compiled.function.name, compiled.function.line)
         if leaf.role == "in" or (key, leaf.where) in self._turned:
             return (key, leaf.where) in self._turned
         path = KEYS.findall(leaf.where)
-        for each in one.arguments:
-            if each.array == leaf.array and each.copies == one.partitions:
+        for each in compiled.arguments:
+            if each.array == leaf.array and each.copies == compiled.partitions:
                 if KEYS.findall(each.where) in (path, path[1:]):
                     self._turned |= {(key, each.where), (key, leaf.where)}
                     return True
         return False
 
-    def is_large(self, leaf: Array, one: Compiled, size: int = 0) -> bool:
+    def is_large(self, leaf: Array, compiled: Compiled, size: int = 0) -> bool:
         """Return whether an array is worth reporting: by itself, and next to the others of its function. It counts
         with `size`, or with the bytes of it on one device.
         """
-        held = max(sum(each.bytes for each in part) for part in (one.arguments, one.results))
+        held = max(sum(each.bytes for each in part) for part in (compiled.arguments, compiled.results))
         return leaf.bytes_whole >= self.limit and (size or leaf.bytes) >= _SHARE * held
 
-    def is_whole(self, leaf: Array, one: Compiled) -> bool:
+    def is_whole(self, leaf: Array, compiled: Compiled) -> bool:
         """Return whether an array is large and replicated."""
-        return one.partitions > 1 and leaf.copies == one.partitions and self.is_large(leaf, one)
+        return compiled.partitions > 1 and leaf.copies == compiled.partitions and self.is_large(leaf, compiled)
 
     def only_its_state(self, leaf: Array) -> bool:
         """Return whether all sharded arrays like this one are deeper in a tree under the same name: `state[0].mu['w']`
@@ -92,13 +92,13 @@ class Run:
             return True
         return bool(split) and all(_is_moment(one, path) for one in split)
 
-    def find_split_like(self, leaf: Array, beside: Compiled | None = None) -> tuple[Compiled, Array] | None:
+    def find_split_like(self, leaf: Array, compiled: Compiled | None = None) -> tuple[Compiled, Array] | None:
         """An array of the same type and shape that a function keeps split: one of the same name, or, where
         one of the two has only a number, part of the state that goes from step to step. A batch that
-        happens to have the shape of a weight is neither. With `beside` only over the mesh of that function: what one
+        happens to have the shape of a weight is neither. With `compiled` only over the mesh of that function: what one
         layout keeps split says nothing of another one, over fewer or more devices or with other axes.
         """
-        key, where = last_key(leaf.where), find_layout(beside) if beside is not None else None
+        key, where = last_key(leaf.where), find_layout(compiled) if compiled is not None else None
         if key and (leaf.array, key, where) in self._named:
             return self._named[leaf.array, key, where]
         known = self._split.get((leaf.array, where))
@@ -107,17 +107,17 @@ class Run:
         return None if key and last_key(known[1].where) else known
 
 
-def find_layout(one: Compiled) -> Layout:
+def find_layout(compiled: Compiled) -> Layout:
     """Over how many devices a function runs, and the axes of their mesh; none where no array of it names any."""
-    return one.partitions, tuple(one.program.mesh.items())
+    return compiled.partitions, tuple(compiled.program.mesh.items())
 
 
-def is_state(leaf: Array, one: Compiled) -> bool:
+def is_state(leaf: Array, compiled: Compiled) -> bool:
     """Return whether an argument is state: its function returns another like it, with the same sharding."""
     if leaf.donated and leaf.aliased:
         return True
     key = last_key(leaf.where)
-    for result in one.results:
+    for result in compiled.results:
         if result.array == leaf.array and result.copies == leaf.copies and result.spec == leaf.spec:
             if key == last_key(result.where) if key else "[" in leaf.where:
                 return True

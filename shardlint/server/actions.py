@@ -9,11 +9,11 @@ from pathlib import Path
 from lsprotocol import types as lsp
 
 from shardlint.engine.results import FileReport, Outcome
-from shardlint.rewrite.attempt import Attempt, Work
+from shardlint.rewrite.project_fixes import Attempt, FileInProgress
 from shardlint.rewrite.recheck import carry_out
-from shardlint.rewrite.silence import with_comments
+from shardlint.rewrite.suppression_comments import with_comments
 from shardlint.rules_api.rule import Finding, Safety
-from shardlint.server.session import Session, Shown
+from shardlint.server.session import Session, ShownDiagnostics
 from shardlint.server.texts import Buffer, Encoding
 from shardlint.source.text import Source, Unreadable
 
@@ -25,11 +25,11 @@ Texts = dict[Path, tuple[Source, str]]
 """Files that an action changes: as they are, and the text they get."""
 
 
-class Gone(Exception):
+class ActionUnavailable(Exception):
     """The action no longer fits the text, or cannot be done; the message says why."""
 
 
-def offered_actions(shown: Shown, start: int, end: int, only: list[str] | None) -> Iterator[lsp.CodeAction]:
+def offered_actions(shown: ShownDiagnostics, start: int, end: int, only: list[str] | None) -> Iterator[lsp.CodeAction]:
     """The actions for some characters, without their edits, which `Actions.changed_texts` makes from their `data`."""
     said: dict[str, object] = {"uri": shown.buffer.uri, "version": shown.buffer.version}
     if _wants_kind(only, lsp.CodeActionKind.QuickFix.value):
@@ -71,10 +71,10 @@ class Actions:
         self.session = session
 
     def changed_texts(self, data: dict[str, object]) -> Texts:
-        """The files that an action changes. Raises `Gone`."""
+        """The files that an action changes. Raises `ActionUnavailable`."""
         buffer = self.session.buffers.get(str(data.get("uri")))
         if buffer is None or buffer.version != data.get("version"):
-            raise Gone("the text has changed since; ask again")
+            raise ActionUnavailable("the text has changed since; ask again")
         if data.get("do") == "all":
             return self._fix_finding(buffer, None)
         shown = self.session.examine_buffer(self._current_buffer(buffer))
@@ -85,7 +85,7 @@ class Actions:
                     if data["do"] == "suppress"
                     else self._fix_finding(buffer, finding)
                 )
-        raise Gone("the finding is no longer there")
+        raise ActionUnavailable("the finding is no longer there")
 
     def _current_buffer(self, buffer: Buffer) -> Buffer:
         self.session.current_state(buffer.path)
@@ -97,7 +97,7 @@ class Actions:
         try:
             buffer.source.with_text(after).encode_file()
         except Unreadable as error:
-            raise Gone(str(error)) from None
+            raise ActionUnavailable(str(error)) from None
         return {buffer.path: (buffer.source, after)}
 
     def _fix_finding(self, buffer: Buffer, finding: Finding | None) -> Texts:
@@ -118,9 +118,9 @@ class Actions:
         }
         for path, (source, _) in changed.items():
             if source.in_cells and path not in kept.overlay:
-                raise Gone(f"{path.name} would change too; open it first")
+                raise ActionUnavailable(f"{path.name} would change too; open it first")
         if not changed and finding is not None:
-            raise Gone("; ".join(_refusal_reasons(attempt)) or "the fix cannot be made here")
+            raise ActionUnavailable("; ".join(_refusal_reasons(attempt)) or "the fix cannot be made here")
         return changed
 
     def _outcome_of_file(self, path: Path) -> Outcome:
@@ -147,13 +147,13 @@ class Actions:
         )
 
 
-def _is_it(work: Work, one: Finding, finding: Finding, path: Path) -> bool:
+def _is_it(file_work: FileInProgress, one: Finding, finding: Finding, path: Path) -> bool:
     """Return whether a finding is the given one, or is fixed together with it."""
     if one.rule.code != finding.rule.code or one.fix is None or finding.fix is None:
         return False
     if finding.fix.together and one.fix.together == finding.fix.together:
         return True
-    return work.path == path and work.original_start(one) == finding.start and not work.made
+    return file_work.path == path and file_work.original_start(one) == finding.start and not file_work.made
 
 
 def _refusal_reasons(attempt: Attempt) -> Iterator[str]:

@@ -15,11 +15,11 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol.language_server import LanguageServerProtocol, lsp_method
 
 from shardlint import __version__
-from shardlint.server import told
+from shardlint.server import protocol_findings as told
 from shardlint.server.actions import Actions
+from shardlint.server.editor_settings import DEFAULT, SECTION, plain_data
 from shardlint.server.notebooks import Open
-from shardlint.server.plain import DEFAULT, SECTION, plain_data
-from shardlint.server.session import Session, Shown, Wishes
+from shardlint.server.session import Session, ShownDiagnostics, Wishes
 from shardlint.server.texts import Buffer, Encoding
 from shardlint.server.worker import Worker
 
@@ -115,16 +115,16 @@ class Server(LanguageServer):
             self.session.look = True
             self.worker.check_later(give_up=False)
 
-    def _show_diagnostics(self, shown: Shown) -> None:
+    def _show_diagnostics(self, shown: ShownDiagnostics) -> None:
         found = told.editor_diagnostics(shown, self.position_encoding)
         self._call_in_loop(self._publish_diagnostics, shown.buffer, found)
 
-    def _publish_diagnostics(self, shown: Buffer, found: told.Marks) -> None:
+    def _publish_diagnostics(self, shown: Buffer, marks: told.Marks) -> None:
         known = self.session.buffers.get(shown.uri)
         there = {uri for uri, _ in known.shown_documents} if known is not None else set()
         for uri, version in shown.shown_documents:
             if uri in there:
-                params = lsp.PublishDiagnosticsParams(uri, found.get(uri, []), version)
+                params = lsp.PublishDiagnosticsParams(uri, marks.get(uri, []), version)
                 self.text_document_publish_diagnostics(params)
 
     def clear_diagnostics(self, uris: Iterable[str]) -> None:

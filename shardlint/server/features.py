@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
-from shardlint.server import told
-from shardlint.server.actions import KINDS, Gone, offered_actions
-from shardlint.server.plain import DEFAULT, SECTION, plain_data
+from shardlint.server import protocol_findings
+from shardlint.server.actions import KINDS, ActionUnavailable, offered_actions
+from shardlint.server.editor_settings import DEFAULT, SECTION, plain_data
 from shardlint.server.texts import apply_changes, make_buffer
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _register_questions(server: Server) -> None:
         if known is None:
             return None
         at = known.offset_at(params.text_document.uri, params.position, server.position_encoding)
-        return await server.ask_worker(lambda: told.hover_text(server.session, known, at))
+        return await server.ask_worker(lambda: protocol_findings.hover_text(server.session, known, at))
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS, lsp.CodeLensOptions())
     async def answer_lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
@@ -173,7 +173,9 @@ def _register_questions(server: Server) -> None:
         known = server.session.buffer_of(uri)
         if known is None:
             return []
-        return await server.ask_worker(lambda: told.code_lenses(server.session, known, uri, server.position_encoding))
+        return await server.ask_worker(
+            lambda: protocol_findings.code_lenses(server.session, known, uri, server.position_encoding)
+        )
 
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
     async def answer_hint(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
@@ -181,7 +183,9 @@ def _register_questions(server: Server) -> None:
         known = server.session.buffer_of(uri)
         if known is None or not server.session.wishes_for(known.path).layout_hints:
             return []
-        found = await server.ask_worker(lambda: told.inlay_hints(server.session, known, uri, server.position_encoding))
+        found = await server.ask_worker(
+            lambda: protocol_findings.inlay_hints(server.session, known, uri, server.position_encoding)
+        )
         return [one for one in found if params.range.start.line <= one.position.line <= params.range.end.line]
 
     @server.feature(
@@ -227,7 +231,7 @@ async def _resolve_action(server: Server, action: lsp.CodeAction) -> bool:
         return False
     try:
         texts = await server.ask_worker(lambda: server.actions.changed_texts(data), alone=True)
-    except Gone as error:
+    except ActionUnavailable as error:
         server.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Info, f"Not changed: {error}"))
         return False
     can = server.client_capabilities.workspace

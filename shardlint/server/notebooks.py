@@ -163,10 +163,10 @@ class Open:
 
 
 def _make_cells(
-    named: Iterable[lsp.NotebookCell], texts: Iterable[lsp.TextDocumentItem], known: Iterable[Cell] = ()
+    named: Iterable[lsp.NotebookCell], texts: Iterable[lsp.TextDocumentItem], cells: Iterable[Cell] = ()
 ) -> list[Cell]:
     items = {item.uri: item for item in texts}
-    before = {cell.uri: cell for cell in known}
+    before = {cell.uri: cell for cell in cells}
     return [_make_cell(cell, items.get(cell.document), before.get(cell.document)) for cell in named]
 
 

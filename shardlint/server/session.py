@@ -11,15 +11,15 @@ from shardlint.config.certainty import Certainty
 from shardlint.config.settings import BadSettings
 from shardlint.config.targets import BadTarget
 from shardlint.engine.adoption.baseline import BadBaseline
-from shardlint.engine.adoption.known import compare_with_baseline, projects_with_baselines
+from shardlint.engine.adoption.known_findings import compare_with_baseline, projects_with_baselines
 from shardlint.engine.results import FileReport, Options, Outcome, Report
 from shardlint.rules_api.registry import UnknownRule
 from shardlint.rules_api.rule import Finding
-from shardlint.server.kept import Kept, Overlay
-from shardlint.server.plain import DEFAULT
+from shardlint.server.editor_settings import DEFAULT
+from shardlint.server.kept_programs import KeptPrograms, Overlay
 from shardlint.server.texts import Buffer, move_span
 from shardlint.server.worker import Stopped
-from shardlint.source.find import Found, Met
+from shardlint.source.find import FileSelection, SelectedFile
 from shardlint.source.lazy import dataclass
 from shardlint.source.packs import BrokenPack
 from shardlint.source.text import Source
@@ -32,7 +32,7 @@ STALE = "As it was before Python could no longer parse the file."
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownDiagnostics:
     """Diagnostics of a buffer. `broken` is the reason why it cannot be checked, and `at` the character where it
     starts.
     """
@@ -87,17 +87,17 @@ def _read_codes(said: Mapping[str, Any], key: str, wrong: list[str]) -> tuple[st
 class Session:
     """One editor's session. `show` is given what is to be shown, `log` what went wrong."""
 
-    def __init__(self, show: Callable[[Shown], None], log: Callable[[str], None]) -> None:
+    def __init__(self, show: Callable[[ShownDiagnostics], None], log: Callable[[str], None]) -> None:
         self._show, self._log = show, log
         self.buffers: dict[str, Buffer] = {}
-        self.shown: dict[str, Shown] = {}
+        self.shown: dict[str, ShownDiagnostics] = {}
         self.wishes: dict[Path, Wishes] = {}
         """By workspace folder; those for all others under the root folder."""
         self.look = True
         """Whether the disk may be another."""
         self.checking = False
         self.pause: Callable[[], None] = lambda: None
-        self._kept: dict[tuple[Any, ...], Kept] = {}
+        self._kept: dict[tuple[Any, ...], KeptPrograms] = {}
         self._good: dict[str, tuple[str, tuple[Finding, ...]]] = {}
         self._said: set[str] = set()
         self._last = ""
@@ -131,12 +131,12 @@ class Session:
                 return self.wishes[folder]
         return self.wishes.get(DEFAULT, Wishes())
 
-    def kept_state(self, path: Path) -> Kept:
+    def kept_state(self, path: Path) -> KeptPrograms:
         """Return the cached state of the projects under the options for a file."""
         options = self.wishes_for(path).options
         key = options.select, options.ignore, options.certainty
         if key not in self._kept:
-            self._kept[key] = Kept(options)
+            self._kept[key] = KeptPrograms(options)
         self._kept[key].checker.pause = self.pause
         return self._kept[key]
 
@@ -144,7 +144,7 @@ class Session:
         """The texts in editors, by path."""
         return {buffer.path: buffer.source for buffer in list(self.buffers.values())}
 
-    def current_state(self, path: Path) -> Kept:
+    def current_state(self, path: Path) -> KeptPrograms:
         """The same, brought up to date. Raises `Stopped` in the middle of a check, which looks at something else."""
         kept = self.kept_state(path)
         if self.checking:
@@ -189,28 +189,28 @@ class Session:
         used = map(self._kept_if_usable, list(self.buffers.values()))
         return any(kept.is_disk_state_old for kept in used if kept is not None)
 
-    def examine_buffer(self, buffer: Buffer) -> Shown:
+    def examine_buffer(self, buffer: Buffer) -> ShownDiagnostics:
         """Return the diagnostics of a buffer."""
         try:
             kept = self.kept_state(buffer.path)
             if kept.is_excluded(buffer.path):
-                return Shown(buffer)
+                return ShownDiagnostics(buffer)
             outcome = kept.check_open_file(buffer.path)
             findings = tuple(_findings_not_in_baseline(buffer, outcome, kept))
         except _REFUSED as error:
             self._log_once(str(error))
-            return Shown(buffer, broken=str(error), refused=True)
+            return ShownDiagnostics(buffer, broken=str(error), refused=True)
         for fault in outcome.faults:
             self._log_once(f"{buffer.path}: {fault.reason}")
         if outcome.failed and outcome.reason:
             self._log_once(f"{buffer.path}: {outcome.reason}")
         if outcome.reason is not None:
             at = outcome.report.findings[0].start if outcome.report is not None else 0
-            return Shown(buffer, broken=outcome.reason, at=at, carried=self._carry_findings(buffer))
+            return ShownDiagnostics(buffer, broken=outcome.reason, at=at, carried=self._carry_findings(buffer))
         self._good[buffer.uri] = buffer.source.text, findings
-        return Shown(buffer, findings)
+        return ShownDiagnostics(buffer, findings)
 
-    def _kept_if_usable(self, buffer: Buffer) -> Kept | None:
+    def _kept_if_usable(self, buffer: Buffer) -> KeptPrograms | None:
         try:
             return self.kept_state(buffer.path)
         except _REFUSED:
@@ -228,7 +228,7 @@ class Session:
             except NotParsed as error:
                 starts = buffer.source.line_starts
                 at = starts[min(error.line, len(starts)) - 1] + error.column - 1
-                told = Shown(
+                told = ShownDiagnostics(
                     buffer,
                     (),
                     str(error),
@@ -239,7 +239,7 @@ class Session:
             else:
                 if known is None or not known.broken or known.refused:
                     continue
-                told = Shown(buffer, carried=self._carry_findings(buffer))
+                told = ShownDiagnostics(buffer, carried=self._carry_findings(buffer))
             if told != known:
                 self.shown[buffer.uri] = told
                 self._show(told)
@@ -265,14 +265,14 @@ def _move_findings(before: str, after: str, findings: tuple[Finding, ...]) -> It
             yield replace(finding, start=place[0], end=place[1], fix=None)
 
 
-def _findings_not_in_baseline(buffer: Buffer, outcome: Outcome, kept: Kept) -> list[Finding]:
+def _findings_not_in_baseline(buffer: Buffer, outcome: Outcome, kept_programs: KeptPrograms) -> list[Finding]:
     """The findings that are not in the project's baseline."""
     if outcome.report is None:
         return []
     source: Source = buffer.source
     report = Report(reports=[FileReport(buffer.path, source, outcome.report.findings)])
-    found = Found(met=[Met(str(buffer.path), str(buffer.path))])
-    for project in projects_with_baselines(report, found, kept.options, kept.places).values():
+    found = FileSelection(met=[SelectedFile(str(buffer.path), str(buffer.path))])
+    for project in projects_with_baselines(report, found, kept_programs.options, kept_programs.places).values():
         if project.file.is_file():
             matched = compare_with_baseline(project, report, False)
             return [finding for _, findings in matched.new for finding in findings]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from shardlint.source.lazy import dataclass
-from shardlint.source.other import is_markdown_notebook, other_kind
+from shardlint.source.other_formats import is_markdown_notebook, other_kind
 from shardlint.source.patterns import compile_lazily
-from shardlint.source.regular import CONFIGURATION_BYTES, read_regular
+from shardlint.source.regular_files import CONFIGURATION_BYTES, read_regular
 from shardlint.source.tree import Below, Stamp, Tree
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ ALWAYS_EXCLUDED = frozenset(
 )
 
 
-class Met(NamedTuple):
+class SelectedFile(NamedTuple):
     """A file to check."""
 
     shown: str
@@ -43,10 +43,10 @@ class Met(NamedTuple):
 
 
 @dataclass
-class Found:
+class FileSelection:
     """The files to check, in a stable order, each once, and what is not to be checked, with the reason."""
 
-    met: list[Met] = field(default_factory=list)
+    met: list[SelectedFile] = field(default_factory=list)
     excluded: list[tuple[Path, str]] = field(default_factory=list)
     """Files that were named and that the settings leave out."""
     refused: list[tuple[Path, str]] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Found:
 
 def find_python_files(
     paths: Sequence[Path], exclude: Sequence[str] = (), root: Path | None = None, tree: Tree | None = None
-) -> Found:
+) -> FileSelection:
     """Find the Python files below `paths`.
 
     A file that is named is checked whatever `.gitignore` says, unless `exclude` (patterns as in `.gitignore`, relative
@@ -73,7 +73,7 @@ def find_python_files(
     something else than Python. A directory named `x.py` is walked like any other. A path that is not there is reported
     in `missing`.
     """
-    found = Found()
+    found = FileSelection()
     excluded = _Ignore(list(exclude)) if exclude else None
     base = os.path.realpath(root or Path.cwd()) if excluded is not None else ""
     seen: set[str] = set()
@@ -97,7 +97,7 @@ def find_python_files(
             if other is not None and os.path.isfile(path) and not is_markdown_notebook(str(path)):
                 found.refused.append((path, other))
                 continue
-            named = [Met(str(path), real)]
+            named = [SelectedFile(str(path), real)]
         if len(paths) == 1:
             found.met = named  # a walk meets nothing twice
             continue
@@ -185,7 +185,7 @@ class _Walk:
         self.tree = tree
         self.excluded = excluded
         self.base = base
-        self.found: list[Met] = []
+        self.found: list[SelectedFile] = []
         self.folders: list[str] = []
         self.shut: list[tuple[Path, str]] = []
         self.left_out = False
@@ -218,7 +218,7 @@ class _Walk:
                 real_path = os.path.realpath(where)
                 if self._is_excluded(real_path, False):
                     continue
-            self.found.append(Met(before + name, real_path, stamp))
+            self.found.append(SelectedFile(before + name, real_path, stamp))
         if unhindered:
             here = slice(first, len(self.found)), slice(first_folder, len(self.folders))
             self.tree.walked[real] = partial(self.collect_below, *here)

@@ -17,13 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shardlint.source.lazy import dataclass
-from shardlint.source.left_out import (
-    LeftOut,
-    find_unparsable_cells,
-    original_cell_code,
-    parse_problem,
-    placeholder_code,
-)
 from shardlint.source.magics import (
     convert_to_python,
     first_indentation,
@@ -32,9 +25,16 @@ from shardlint.source.magics import (
     restore_notebook_code,
     split_cell_lines,
 )
-from shardlint.source.other import says_jupytext
+from shardlint.source.other_formats import says_jupytext
 from shardlint.source.patterns import compile_lazily
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, check_size, check_text, read_bytes
+from shardlint.source.unparsed_cells import (
+    LeftOut,
+    find_unparsable_cells,
+    original_cell_code,
+    parse_problem,
+    placeholder_code,
+)
 
 # `# %%` is how scripts that are notebooks begin a cell, and so what rules know one by.
 BORDER = compile_lazily(r"\n# %% cell \d+\n")

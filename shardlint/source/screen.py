@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, lru_cache
 from typing import Any, cast
 
-from shardlint.source.beginning import Beginnings
+from shardlint.source.line_beginnings import Beginnings
 from shardlint.source.patterns import compile_lazily
 
 # Blanks for all that is in no identifier: one translation finds every word of a file, faster than a search for each.
@@ -140,10 +140,10 @@ class Screen:
             for word, asked in self.words.items()
         }
 
-    def difference_from(self, whole: Screen) -> dict[str, Any]:
+    def difference_from(self, screen: Screen) -> dict[str, Any]:
         """Return the difference of a screen for some of the rules from the screen of all, as plain data."""
-        other = {word: asked for word, asked in self.words.items() if whole.words.get(word) != asked}
-        return {"gone": sorted(whole.words.keys() - self.words.keys()), "other": Screen(other).dump_screen()}
+        other = {word: asked for word, asked in self.words.items() if screen.words.get(word) != asked}
+        return {"gone": sorted(screen.words.keys() - self.words.keys()), "other": Screen(other).dump_screen()}
 
     def select_rules(self, data: Any) -> Screen:
         """The screen for some of the rules, from what `difference_from` gave. Raises as `load` does."""

@@ -12,7 +12,7 @@ from typing import Any
 from shardlint import __version__
 from shardlint.source.files import cache_folder, replace_file
 from shardlint.source.patterns import compile_lazily
-from shardlint.source.regular import read_regular
+from shardlint.source.regular_files import read_regular
 from shardlint.source.tree import Stamp, make_stamp
 
 try:  # hashlib loads OpenSSL first, which is a twentieth of the time that a clean file takes
@@ -115,16 +115,16 @@ def _forget_older(top: str) -> None:
                 os.rmdir(entry.path)
 
 
-def _tool_name(about: Store) -> str:
+def _tool_name(store: Store) -> str:
     """A name for this shardlint: what its own files and those of the rule packs are."""
     path = [[entry, change_time(entry)] for entry in sys.path]
     name = f"packs-{digest_bytes(json.dumps(path).encode())}.json"
-    packs = (about.load_data(name) or {}).get("packs")
+    packs = (store.load_data(name) or {}).get("packs")
     if not isinstance(packs, list) or not all(isinstance(pack, str) for pack in packs):
         from shardlint.source.packs import pack_folders  # few runs need them
 
         packs = [str(folder) for folder in pack_folders()]
-        about.save_data(name, {"packs": packs})
+        store.save_data(name, {"packs": packs})
     parts = [
         SCHEMA,
         __version__,

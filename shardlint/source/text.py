@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
-from shardlint.source.regular import NotRegular, TooLarge, read_regular
+from shardlint.source.regular_files import NotRegular, TooLarge, read_regular
 
 # What the Python tokenizer calls the end of a line; str.splitlines also splits on form feeds and U+2028.
 _NEWLINE = compile_lazily(r"\r\n|\r|\n")

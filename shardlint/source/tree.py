@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shardlint.source.other import is_markdown_notebook
+from shardlint.source.other_formats import is_markdown_notebook
 
 SUFFIXES = (".py", ".pyi", ".ipynb")
 # What besides Python tells which releases, settings and axis names hold: a change of any of these changes everything.

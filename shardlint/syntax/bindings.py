@@ -416,10 +416,10 @@ def _covers_both_branches(arms: set[tuple[ast.If, str]], chain: Sequence[ast.AST
     return branched
 
 
-def _passes_later_binding(later: Binding, there: Sequence[ast.AST], chain: Sequence[ast.AST]) -> bool:
+def _passes_later_binding(binding: Binding, nodes: Sequence[ast.AST], chain: Sequence[ast.AST]) -> bool:
     """Return whether control from a place passes a binding below it: both are in one branch of an `if`."""
-    shared = _shared_depth(chain, there)
-    return not _are_exclusive(chain, there, shared) and not _may_pass_binding(later, chain, there, shared)
+    shared = _shared_depth(chain, nodes)
+    return not _are_exclusive(chain, nodes, shared) and not _may_pass_binding(binding, chain, nodes, shared)
 
 
 def _falls_through(handler: ast.ExceptHandler) -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from shardlint.source.beginning import Beginnings, OnLine
+from shardlint.source.line_beginnings import Beginnings, OnLine
 from shardlint.source.searches import GLOBALS, SAYS, WITHIN, WORD
 from shardlint.source.text import Source
 from shardlint.source.words import Words
@@ -86,9 +86,9 @@ class FileFacts:
         """The text, for whoever keeps nothing of it, or keeps it with what the whole text is."""
         return self._source
 
-    def inherit_line_beginnings(self, known: Beginnings) -> None:
+    def inherit_line_beginnings(self, beginnings: Beginnings) -> None:
         """Take over what is known already of how the lines of the text begin."""
-        self._line_beginnings = known
+        self._line_beginnings = beginnings
 
     @cached_property
     def _line_beginnings(self) -> Beginnings:

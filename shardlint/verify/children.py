@@ -10,7 +10,7 @@ import subprocess
 import threading
 from typing import IO, Any, TypeGuard
 
-from shardlint.verify import contain
+from shardlint.verify import containment
 from shardlint.verify.boot import BOOT, PACKAGE
 from shardlint.verify.cache import KEY_VARIABLE
 from shardlint.verify.cannot_run import CannotRun
@@ -106,7 +106,7 @@ def received_data(process: subprocess.Popen[bytes]) -> bytes:
 
 def kill_child(process: subprocess.Popen[bytes]) -> None:
     """Kill a process, its group and whatever it started."""
-    contain.end_below(process.pid)
+    containment.end_below(process.pid)
     with contextlib.suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

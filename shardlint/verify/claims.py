@@ -143,9 +143,9 @@ def _unknown_axis_failure(claim: Claim, program: Program) -> Failure | None:
     return Failure("fixture", f"{claim.text!r} names axis {lost!r}; the mesh has {known}", path=claim.text)
 
 
-def _list_collectives(text: str, found: Sequence[Collective]) -> str:
+def _list_collectives(text: str, collectives: Sequence[Collective]) -> str:
     """A message with the largest collectives below it."""
-    largest = sorted(found, key=lambda one: one.moved_bytes, reverse=True)
+    largest = sorted(collectives, key=lambda one: one.moved_bytes, reverse=True)
     lines = [collective_text(one, source=True) for one in largest[:_SHOWN]]
     if len(largest) > _SHOWN:
         lines.append(f"and {len(largest) - _SHOWN} more")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from shardlint.verify.kept import Keeper
+from shardlint.verify.kept_outcomes import Keeper
 from shardlint.verify.outcome import Job, Outcome
 from shardlint.verify.runner import Runner
 

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.source.notebook import read_program
-from shardlint.verify.alone import run_alone
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.environments import import_advice, shown_path
-from shardlint.verify.find import first_fixture
-from shardlint.verify.here import digest_of
+from shardlint.verify.fixture_files import first_fixture
 from shardlint.verify.judge import derive_status, failure_of_stopped, read_result, results_of
 from shardlint.verify.levels import PROOF_LEVELS, chosen_levels, jobs_for
 from shardlint.verify.outcome import Job, Outcome
@@ -22,7 +20,9 @@ from shardlint.verify.proofs import Entry, ProofFolder, join_results
 from shardlint.verify.report import FAIL, SKIP, Failure, Result
 from shardlint.verify.runner import Runner
 from shardlint.verify.shard import Shard
+from shardlint.verify.single_device_runs import run_alone
 from shardlint.verify.spec import sizes_text
+from shardlint.verify.working_directory import digest_of
 
 
 @dataclass

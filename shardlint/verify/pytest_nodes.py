@@ -17,9 +17,8 @@ import pytest
 from shardlint.config.settings import BadSettings
 from shardlint.source.files import cache_folder
 from shardlint.verify.cannot_run import CannotRun
-from shardlint.verify.declared import has_fixtures, read_fixtures
-from shardlint.verify.find import fixture_files_below, makes_fixtures
 from shardlint.verify.fixture import parse_bytes
+from shardlint.verify.fixture_files import fixture_files_below, makes_fixtures
 from shardlint.verify.golden import Goldens, compare_with_goldens, read_goldens
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.options import time_limit
@@ -27,6 +26,7 @@ from shardlint.verify.outcome import Job
 from shardlint.verify.plan import Request, check_self, collect_declarations, fixture_jobs, run_jobs
 from shardlint.verify.report import FAIL, SKIP, Failure, Result, result_text
 from shardlint.verify.runner import MEMORY, SECONDS, Runner
+from shardlint.verify.settings_fixtures import has_fixtures, read_fixtures
 from shardlint.verify.spec import sizes_text
 
 _LISTED: pytest.StashKey[set[Path]] = pytest.StashKey()

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.source.patterns import compile_lazily
-from shardlint.verify.here import shown_path
 from shardlint.verify.proofs import ProofFolder
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
+from shardlint.verify.working_directory import shown_path
 
 LEVEL = "check"
 _MARKER = compile_lazily(r"#\s*([A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)\s*$")

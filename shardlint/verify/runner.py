@@ -22,10 +22,10 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from shardlint.verify import children, messages
-from shardlint.verify.attend import Attendant
 from shardlint.verify.cache import secret_key
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.environments import describe_other_environment
+from shardlint.verify.job_attendance import Attendant
 from shardlint.verify.outcome import Job, Outcome
 
 # What a program may take unless told otherwise.

@@ -34,14 +34,14 @@ def bytes_text(expected: int, actual: int) -> str:
     return f"{size_text(expected)} -> {size_text(actual)}/device{factor}"
 
 
-def collective_text(one: Collective, source: bool = False) -> str:
+def collective_text(collective: Collective, source: bool = False) -> str:
     """A collective as one line: `all-gather 4.0 MiB x 80 over fsdp at model.py:5 in mlp`."""
-    times = " x ?" if one.trips is None else f" x {one.trips}" if one.trips != 1 else ""
-    over = ", ".join(one.axes) or f"{one.group} devices"
-    text = f"{one.kind} {size_text(one.bytes)}{times} over {over} at {line_text(one.line)}"
-    if one.of:
-        text += f", of {one.of}"
-    written = source_text(one.line) if source else ""
+    times = " x ?" if collective.trips is None else f" x {collective.trips}" if collective.trips != 1 else ""
+    over = ", ".join(collective.axes) or f"{collective.group} devices"
+    text = f"{collective.kind} {size_text(collective.bytes)}{times} over {over} at {line_text(collective.line)}"
+    if collective.of:
+        text += f", of {collective.of}"
+    written = source_text(collective.line) if source else ""
     return f"{text}:  {written}" if written else text
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from shardlint.model import project as module
-from shardlint.model.again import update_project
 from shardlint.model.project import Project
+from shardlint.model.rechecked_project import update_project
 from shardlint.source.text import Source
 
 QUESTIONS = [("attribute", "put"), ("anywhere", "put"), ("named", "put", "a"), ("starred", "a"), ("imported", "jax")]

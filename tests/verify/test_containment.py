@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from shardlint.verify import contain
+from shardlint.verify import containment
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.outcome import Outcome
 from shardlint.verify.report import Result
@@ -219,19 +219,19 @@ def test_one_of_several_processes_is_contained(small: Runner, tmp_path: Path, ma
 
 
 def test_the_living_below_a_process_are_found() -> None:
-    before = contain.processes_below(os.getpid())
+    before = containment.processes_below(os.getpid())
     pid = os.fork()
     if pid == 0:
         time.sleep(60)
         os._exit(0)
     try:
-        assert set(contain.processes_below(os.getpid())) - set(before) == {pid}
-        assert pid not in contain.processes_below(os.getpid(), [pid])
-        assert contain.processor_ticks(os.getpid()) > 0
+        assert set(containment.processes_below(os.getpid())) - set(before) == {pid}
+        assert pid not in containment.processes_below(os.getpid(), [pid])
+        assert containment.processor_ticks(os.getpid()) > 0
     finally:
         os.kill(pid, 9)
         while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
             time.sleep(0.01)
-        assert pid not in contain.processes_below(os.getpid())
+        assert pid not in containment.processes_below(os.getpid())
         os.waitpid(pid, 0)
-    assert contain.processor_ticks(pid) == 0
+    assert containment.processor_ticks(pid) == 0

@@ -13,8 +13,8 @@ from shardlint.verify.inside.hlo import Read, read_module
 from shardlint.verify.inside.hlo.axes import Axes, expand_groups
 from shardlint.verify.inside.hlo.lines import is_own
 from shardlint.verify.inside.hlo.module import parse_module
+from shardlint.verify.inside.hlo.partitioner_warnings import find_rematerialised
 from shardlint.verify.inside.hlo.shapes import parse_arrays
-from shardlint.verify.inside.hlo.warned import find_rematerialised
 
 DATA = Path(__file__).parent / "data" / "hlo"
 MESH = {"data": 4, "model": 2}

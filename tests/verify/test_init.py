@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shardlint.run.init.recorded import Argument, Function
+from shardlint.run.init.recorded_calls import Argument, Function
 from shardlint.run.init.write import fixture_file
 from shardlint.verify.spec import P
 from tests.programs import skip_without

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from shardlint.cli.verify import verify
-from shardlint.verify.kept import Keeper
+from shardlint.verify.kept_outcomes import Keeper
 from shardlint.verify.outcome import Outcome
 from tests.programs import skip_without
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from shardlint.verify.find import makes_fixtures
+from shardlint.verify.fixture_files import makes_fixtures
 from shardlint.verify.pytest_nodes import _has_tests
 from tests.programs import skip_without
 

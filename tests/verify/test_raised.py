@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from shardlint.run.raised.exception_report import ExplainedException, explain_exceptions, explanation_lines
 from shardlint.run.raised.record import decode_exception
-from shardlint.run.raised.told import Told, explain_exceptions, explanation_lines
 
 pytestmark = pytest.mark.longer
 
@@ -186,7 +186,7 @@ def test_tests_that_fail_are_named(tmp_path: Path) -> None:
     )
 
 
-def told(folder: Path, name: str) -> list[Told]:
+def told(folder: Path, name: str) -> list[ExplainedException]:
     return explain_exceptions([decode_exception(json.loads((folder / f"{name}.json").read_text()))])
 
 

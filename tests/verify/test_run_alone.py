@@ -45,7 +45,7 @@ def test_what_each_device_is_meant_to_do_by_itself_is_no_finding(tmp_path: Path)
     ],
 )
 def test_how_the_parts_make_up_the_whole(parts: Any, whole: Any, expected: str | None) -> None:
-    from shardlint.run.observe.steps import find_relation
+    from shardlint.run.observe.operation_comparison import find_relation
 
     first, second = np.asarray(parts, np.float32), np.asarray(whole, np.float32)
     assert find_relation(first, second, {"a": 2, "b": 2}) == expected
@@ -55,7 +55,7 @@ def test_how_the_parts_make_up_the_whole(parts: Any, whole: Any, expected: str |
     ("part", "whole"), [((4, 600, 300), (8, 600, 1200)), ((70_000,), (560_000,)), ((3,), (3,)), ((), ())]
 )
 def test_samples_of_parts_are_those_of_the_whole(part: tuple[int, ...], whole: tuple[int, ...]) -> None:
-    from shardlint.run.observe.steps import choose_sample
+    from shardlint.run.observe.operation_comparison import choose_sample
 
     rows, all_rows = choose_sample(part, whole) or ([], [])
     assert [len(each) for each in all_rows] == [
@@ -69,7 +69,7 @@ def test_samples_of_parts_are_those_of_the_whole(part: tuple[int, ...], whole: t
 
 @pytest.mark.parametrize("shapes", [((3,), (4,)), ((2, 2), (4,)), ((0,), (0,))])
 def test_what_is_no_part_has_no_sample(shapes: Any) -> None:
-    from shardlint.run.observe.steps import choose_sample
+    from shardlint.run.observe.operation_comparison import choose_sample
 
     assert choose_sample(*shapes) is None
 
@@ -114,10 +114,10 @@ def test_one_device_stands_in_for_a_mesh() -> None:
     ],
 )
 def test_a_constant_that_is_laid_out_is_split_nowhere(name: str, params: dict[str, Any]) -> None:
-    from shardlint.run.observe.dims import parts_after_operation
-    from shardlint.run.observe.flat import Flat, Op
+    from shardlint.run.observe.flat_operations import FlatOperation, FlatRegion
+    from shardlint.run.observe.sharded_dimensions import parts_after_operation
 
-    flat = Flat()
+    flat = FlatRegion()
     give = flat.new_number(SimpleNamespace(shape=(4, 8, 16)))
-    [part] = parts_after_operation(Op(name, params, [None], [give], None, []), flat, {}, {"x": 4})
+    [part] = parts_after_operation(FlatOperation(name, params, [None], [give], None, []), flat, {}, {"x": 4})
     assert part.dims == (frozenset(),) * 3

@@ -17,8 +17,8 @@ from shardlint.config.folders import find_settings
 from shardlint.config.settings import BadSettings
 from shardlint.verify import Fixture, P, arg
 from shardlint.verify.cannot_run import CannotRun
-from shardlint.verify.declared import ARG_KEYS, KEYS, has_fixtures, json_schema, read_fixtures
-from shardlint.verify.find import fixture_files
+from shardlint.verify.fixture_files import fixture_files
+from shardlint.verify.settings_fixtures import ARG_KEYS, KEYS, has_fixtures, json_schema, read_fixtures
 from tests.programs import skip_without
 from tests.schemas import jsonschema
 
@@ -289,5 +289,5 @@ def test_which_settings_count(
 def test_reading_them_imports_no_jax() -> None:
     import subprocess
 
-    code = "import sys, shardlint.verify.declared, shardlint.verify.find; sys.exit('jax' in sys.modules)"
+    code = "import sys, shardlint.verify.settings_fixtures, shardlint.verify.fixture_files; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0

@@ -9,7 +9,7 @@ import pytest
 
 from shardlint.cli.main import main
 from shardlint.config.settings import BadSettings
-from shardlint.verify.since import touched_fixtures
+from shardlint.verify.affected_fixtures import touched_fixtures
 
 FIXTURES = """
 from shardlint.verify import Fixture, P, arg

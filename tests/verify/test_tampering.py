@@ -16,9 +16,9 @@ import pytest
 
 from shardlint.cli.verify import run_request
 from shardlint.verify import challenge, messages
-from shardlint.verify.attend import Attendant
 from shardlint.verify.cache import Cache
 from shardlint.verify.deferred import Deferred
+from shardlint.verify.job_attendance import Attendant
 from shardlint.verify.judge import derive_status, read_result, results_of
 from shardlint.verify.outcome import Outcome
 from shardlint.verify.plan import Request, verify_fixtures
@@ -284,17 +284,17 @@ def test_numbers_of_one_device_are_read_before_the_program_is(
 
 
 def test_arrays_of_one_device_that_are_not_those_told_of_are_refused(tmp_path: Path) -> None:
-    from shardlint.verify.inside import alone, compare
+    from shardlint.verify.inside import compare, single_device_run
 
     names = {"x": ("out", 1.5)}
     files = [compare.encode_numbers(names), compare.encode_numbers({})]
     for name, data in zip(("arguments", "numbers"), files, strict=True):
         (tmp_path / name).write_bytes(data)
-    said = {"digest": alone._digest_files(files)}
-    assert alone.Alone.read_result(said, tmp_path).arguments["x"][1].shape == ()
+    said = {"digest": single_device_run._digest_files(files)}
+    assert single_device_run.ReferenceRun.read_result(said, tmp_path).arguments["x"][1].shape == ()
     (tmp_path / "numbers").write_bytes(compare.encode_numbers(names))
     with pytest.raises(LookupError, match="were changed"):
-        alone.Alone.read_result(said, tmp_path)
+        single_device_run.ReferenceRun.read_result(said, tmp_path)
 
 
 def test_a_program_that_tampers_on_one_device_alone_is_not_trusted(runner: Runner, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from shardlint.cli.verify import verify
 from shardlint.verify.cannot_run import CannotRun
-from shardlint.verify.find import fixture_files
+from shardlint.verify.fixture_files import fixture_files
 from shardlint.verify.report import Failure, Run, text_report
 from shardlint.verify.report import Result as VerifyResult
 from tests.programs import skip_without

@@ -293,13 +293,13 @@ def _runs_jit_with_shardings(site: Site, call: ast.Call) -> bool:
     )
 
 
-def _may_place_later(file: FileFacts, later: ast.stmt, restored: ast.stmt) -> bool:
+def _may_place_later(file: FileFacts, statement: ast.stmt, restored: ast.stmt) -> bool:
     """Return whether a statement comes after the restored value, and may place it."""
-    if later.lineno < restored.lineno or file.evaluation_scope(later) is not file.evaluation_scope(restored):
+    if statement.lineno < restored.lineno or file.evaluation_scope(statement) is not file.evaluation_scope(restored):
         return False
     for outer in file.ancestors(restored):
-        if isinstance(outer, ast.If | ast.Try) and any(part is later for part in walk_nodes(outer)):
-            return not _are_in_other_branches(outer, later, restored)
+        if isinstance(outer, ast.If | ast.Try) and any(part is statement for part in walk_nodes(outer)):
+            return not _are_in_other_branches(outer, statement, restored)
     return True
 
 

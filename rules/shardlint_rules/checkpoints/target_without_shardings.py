@@ -218,23 +218,23 @@ def _unsharded_structs_in_value(site: Site, value: Value, depth: int) -> Iterato
                 yield from _mapped_structs(site, one, function[0], depth)
 
 
-def _is_jitted_maker(site: Site, made: CallResult) -> bool:
+def _is_jitted_maker(site: Site, call_result: CallResult) -> bool:
     """Return whether the function is a jit, which may give the shardings of its results."""
-    assert made.call is not None
-    if not made.call.positional:
+    assert call_result.call is not None
+    if not call_result.call.positional:
         return True
-    inner = options(site.program.evaluator.value(made.call.positional[0], made.call.environment))
+    inner = options(site.program.evaluator.value(call_result.call.positional[0], call_result.call.environment))
     return any(isinstance(one, Transformed) and one.api.name != "functools.partial" for one in inner)
 
 
-def _mapped_structs(site: Site, made: CallResult, function: Value, depth: int) -> Iterator[Place]:
+def _mapped_structs(site: Site, call_result: CallResult, function: Value, depth: int) -> Iterator[Place]:
     """Yield the structs without a sharding that a function mapped over one tree makes of its leaves, or passes
     through.
     """
-    assert made.call is not None
+    assert call_result.call is not None
     if getattr(function, "name", "").endswith("to_shape_dtype_struct"):
-        yield from _calls_making_tree(site, made.call.positional[1], depth + 1)
-    if not isinstance(function, Function) or len(made.call.positional) > 2:
+        yield from _calls_making_tree(site, call_result.call.positional[1], depth + 1)
+    if not isinstance(function, Function) or len(call_result.call.positional) > 2:
         return
     body = function.node.body
     if isinstance(body, list):

@@ -35,18 +35,18 @@ class SharedMesh:
         """Its axis names as code."""
         return _format_tuple([f'"{name}"' for name in self.axis_names])
 
-    def entries_code(self, given: Expression) -> list[str | None]:
+    def entries_code(self, expression: Expression) -> list[str | None]:
         """Return the axes of each dimension as code; None for the ellipsis. Unsharded dimensions at the end are left
         out.
         """
-        taken = [element for element in given.right if element.is_splitting]
-        whole = len(_split_sizes(given)) == 1
+        taken = [element for element in expression.right if element.is_splitting]
+        whole = len(_split_sizes(expression)) == 1
         found: list[str | None] = []
-        for element in given.left:
+        for element in expression.left:
             if element.name is None:
                 found.append(None)
                 continue
-            at = given.right_element_of(element.name)
+            at = expression.right_element_of(element.name)
             if at is None or at not in taken:
                 found.append("None")
             elif whole:
@@ -74,8 +74,8 @@ def shared_mesh(expressions: Iterable[Expression]) -> SharedMesh | str:
     return SharedMesh(several[0] if several else (_REST,))
 
 
-def _split_sizes(given: Expression) -> tuple[int, ...]:
-    return tuple(_REST if element.starred else element.count for element in given.right if element.is_splitting)
+def _split_sizes(expression: Expression) -> tuple[int, ...]:
+    return tuple(_REST if element.starred else element.count for element in expression.right if element.is_splitting)
 
 
 def _format_spec_entry(axes: tuple[str, ...]) -> str:

@@ -17,7 +17,7 @@ _LITERAL = compile_lazily(r"""[rRuU]?("{3}|'{3}|"|')""")
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenExpression:
     """The expression a call is given.
 
     `node` is its string in this file, or the argument where the string stands elsewhere. `body` is the offset of the
@@ -40,7 +40,7 @@ class Written:
         return self.file_span(element.start, element.end)
 
 
-def written_call(site: Site) -> Written | None:
+def written_call(site: Site) -> WrittenExpression | None:
     """The expression of a call, where the text tells it."""
     argument = site.argument("expression")
     if argument is None:
@@ -49,7 +49,7 @@ def written_call(site: Site) -> Written | None:
     if not isinstance(value, Constant) or not isinstance(value.value, str):
         return None
     node, body = find_text(site, argument, value.value)
-    return Written(value.value, node, body, parse_expression(value.value))
+    return WrittenExpression(value.value, node, body, parse_expression(value.value))
 
 
 def find_text(site: Site, argument: ast.AST, text: str) -> tuple[ast.AST, int | None]:

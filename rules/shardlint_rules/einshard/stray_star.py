@@ -8,7 +8,7 @@ from typing import ClassVar
 from shardlint.libraries.einshard import Element, Expression
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.einshard.calls import MAKE, SHARD, Written, written_call
+from shardlint_rules.einshard.calls import MAKE, SHARD, WrittenExpression, written_call
 
 _WHY = "the array is now sharded, and a size that the devices do not divide raises"
 
@@ -52,7 +52,7 @@ class StrayStar(Rule):
         yield from self._stray_star_findings(site, given, given.parsed, names)
 
     def _stray_star_findings(
-        self, site: Site, given: Written, parsed: Expression, names: list[str | None]
+        self, site: Site, written_expression: WrittenExpression, parsed: Expression, names: list[str | None]
     ) -> Iterator[Finding]:
         split = any(element.name is not None and element.is_splitting for element in parsed.right)
         for index, element in enumerate(parsed.right):
@@ -60,14 +60,14 @@ class StrayStar(Rule):
             alone = element.name is None and element.starred and element.count == 1
             named = before is not None and before.name is not None and not before.is_splitting
             if alone and named and before is not None:
-                yield self._report_stray_star(site, given, before, element, split)
+                yield self._report_stray_star(site, written_expression, before, element, split)
                 return
             if element.name is None or not element.is_splitting:
                 continue
             if element.name not in names:
                 yield self._make_finding(
                     site,
-                    given,
+                    written_expression,
                     element,
                     "not on the left side",
                     f"The array is replicated, not sharded: `{element.name}` is not on the left of `->`.",
@@ -76,18 +76,18 @@ class StrayStar(Rule):
                 )
                 return
             if parsed.right_element_of(element.name) is not element:
-                yield self._report_second_star(site, given, element, parsed.right_element_of(element.name))
+                yield self._report_second_star(site, written_expression, element, parsed.right_element_of(element.name))
                 return
 
     def _report_stray_star(
-        self, site: Site, given: Written, name: Element, star: Element, split: bool
+        self, site: Site, written_expression: WrittenExpression, name: Element, star: Element, split: bool
     ) -> Finding:
-        gap = given.file_span(name.end, star.start)
+        gap = written_expression.file_span(name.end, star.start)
         edits = [Edit(*gap, "")] if gap is not None else []
         where = "the remaining devices" if split else "all devices"
         return self._make_finding(
             site,
-            given,
+            written_expression,
             star,
             "a separate element",
             f"The array is replicated on {where}: the star does not shard `{name.name}`.",
@@ -96,15 +96,17 @@ class StrayStar(Rule):
             certainty=Certainty.POSSIBLE if split else None,
         )
 
-    def _report_second_star(self, site: Site, given: Written, lost: Element, kept: Element | None) -> Finding:
+    def _report_second_star(
+        self, site: Site, written_expression: WrittenExpression, lost: Element, element: Element | None
+    ) -> Finding:
         edits = []
-        if kept is not None and not kept.is_splitting:
+        if element is not None and not element.is_splitting:
             # The later one goes, with the space before it.
-            gap = given.file_span(kept.start - 1, kept.end)
+            gap = written_expression.file_span(element.start - 1, element.end)
             edits = [Edit(*gap, "")] if gap is not None else []
         return self._make_finding(
             site,
-            given,
+            written_expression,
             lost,
             "a later element has this name",
             f"This count or star does not shard `{lost.name}`: a later `{lost.name}` replaces it.",
@@ -118,7 +120,7 @@ class StrayStar(Rule):
     def _make_finding(
         self,
         site: Site,
-        given: Written,
+        written_expression: WrittenExpression,
         element: Element,
         label: str,
         message: str,
@@ -126,15 +128,15 @@ class StrayStar(Rule):
         fix: Fix | None = None,
         certainty: Certainty | None = None,
     ) -> Finding:
-        if given.body is None:
-            label = f"in {given.text!r}: {label}"
+        if written_expression.body is None:
+            label = f"in {written_expression.text!r}: {label}"
         return site.finding(
-            given.node,
+            written_expression.node,
             message,
             label=label,
             why=f"checked for {site.release('einshard')}",
             help=help,
             fix=fix,
-            span=given.span_of_element(element),
+            span=written_expression.span_of_element(element),
             certainty=certainty,
         )

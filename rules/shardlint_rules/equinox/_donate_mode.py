@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from shardlint.facts.jit_settings import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.model import api
-from shardlint.model.ends import Ends
+from shardlint.model.function_uses import FunctionUses
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Api, CallResult, ClassValue, Constant, Function, Place, options
 from shardlint.rules_api.rule import Edit, Fix, Safety
@@ -15,11 +15,11 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
 from shardlint_rules.equinox._donate_split import SHARDINGS_FIRST, make_split_fix, out_of_dict
-from shardlint_rules.equinox._keeping import wrap_definition, wrap_expression
+from shardlint_rules.equinox._kept_arguments import wrap_definition, wrap_expression
 from shardlint_rules.equinox.call_text import comments_in, cut_keywords
-from shardlint_rules.equinox.filled import read_dict_entries
-from shardlint_rules.equinox.hidden_keywords import Hidden, find_hidden_keywords
-from shardlint_rules.equinox.wrapped import (
+from shardlint_rules.equinox.hidden_keywords import DictArgument, find_hidden_keywords
+from shardlint_rules.equinox.keyword_dicts import read_dict_entries
+from shardlint_rules.equinox.wrapped_functions import (
     KEEPING,
     Definition,
     NotRewritten,
@@ -121,26 +121,26 @@ def _keyword_argument(site: Site, name: str) -> ast.expr | None:
     return next((one.entries[name] for one in find_hidden_keywords(site) if name in one.entries), None)
 
 
-def _has_removed_keywords(one: Hidden) -> bool:
+def _has_removed_keywords(argument: DictArgument) -> bool:
     """Return whether a dict has keywords that are removed."""
-    return bool({*DONATE_SETTINGS, *STATIC_SETTINGS} & set(one.entries))
+    return bool({*DONATE_SETTINGS, *STATIC_SETTINGS} & set(argument.entries))
 
 
-def _remove_unused_dict_variables(site: Site, inside: list[Hidden]) -> list[Edit]:
+def _remove_unused_dict_variables(site: Site, arguments: list[DictArgument]) -> list[Edit]:
     """Edits that take away the variables of dicts that are written out in the call."""
-    return [edit for one in inside if _has_removed_keywords(one) for edit in one.remove_variable(site)]
+    return [edit for one in arguments if _has_removed_keywords(one) for edit in one.remove_variable(site)]
 
 
 def _call_without_keywords(
-    site: Site, inside: list[Hidden], put: Mapping[str, tuple[str, str]]
+    site: Site, arguments: list[DictArgument], put: Mapping[str, tuple[str, str]]
 ) -> tuple[Edit, tuple[str, ...]]:
     """The call without the keywords, with what is `put` in the place of one, and the names it stops using."""
     names = (*DONATE_SETTINGS, *STATIC_SETTINGS)
-    if not any(map(_has_removed_keywords, inside)):
+    if not any(map(_has_removed_keywords, arguments)):
         return call_without_keywords(site, set(names), put)
     gone = {keyword for keyword in site.call.keywords if keyword.arg in names}
     instead = {one: "=".join(put[one.arg]) for one in gone if one.arg is not None and one.arg in put}
-    for one in filter(_has_removed_keywords, inside):
+    for one in filter(_has_removed_keywords, arguments):
         said = ["=".join(put[name]) for name in put if name in one.entries]
         left = ", ".join(filter(None, [*said, one.remaining_keywords(site, names)]))
         if left:
@@ -151,11 +151,11 @@ def _call_without_keywords(
     return site.replace(site.call, made.text), made.drops
 
 
-def _pack_kept_arguments(site: Site, inside: list[Hidden], keyword: str, reason: NotRewritten) -> Fix:
+def _pack_kept_arguments(site: Site, arguments: list[DictArgument], keyword: str, reason: NotRewritten) -> Fix:
     """The fix by which what is kept goes in as a first argument. Raises the `reason` where it cannot be either."""
     if any(_keyword_argument(site, name) is not None for name in SHARDING_SETTINGS):
         raise NotRewritten(SHARDINGS_FIRST)
-    edit, drops = _call_without_keywords(site, inside, {keyword: ("donate", '"all-except-first"')})
+    edit, drops = _call_without_keywords(site, arguments, {keyword: ("donate", '"all-except-first"')})
     if set(comments_in(site.text())) - set(comments_in(edit.text)):
         raise NotRewritten("a comment in the call would be lost")
     places = {
@@ -176,18 +176,18 @@ def _pack_kept_arguments(site: Site, inside: list[Hidden], keyword: str, reason:
             edits, told = wrap_expression(site, places, _call_settings(site, edit.text))
     except NotRewritten as why:
         try:
-            return _split_arguments_at_call(site, inside, places, why)
+            return _split_arguments_at_call(site, arguments, places, why)
         except NotRewritten as other:
             why = other
         modes = str(reason).startswith(_MODES)
         raise (NotRewritten(f"{_MODES}, and the fix cannot write a wrapper: {why}") if modes else why) from why
     message = f"write {told}"
-    edits += _remove_unused_dict_variables(site, inside)
+    edits += _remove_unused_dict_variables(site, arguments)
     return site.fix(Safety.UNSAFE, message, edits, "the name is then a function that calls the jit", drops)
 
 
 def _split_arguments_at_call(
-    site: Site, inside: list[Hidden], places: Collection[int | str] | None, reason: NotRewritten
+    site: Site, arguments: list[DictArgument], places: Collection[int | str] | None, reason: NotRewritten
 ) -> Fix:
     """The fix by which a function parts the arguments when it is called. Raises the `reason` where it cannot."""
     number, name = DONATE_SETTINGS
@@ -202,7 +202,7 @@ def _split_arguments_at_call(
     if any(_keyword_argument(site, one) is not None for one in SHARDING_SETTINGS):
         raise NotRewritten(SHARDINGS_FIRST)
     try:
-        return make_split_fix(site, places, inside, site.text(node))
+        return make_split_fix(site, places, arguments, site.text(node))
     except NotRewritten as why:
         named = site.argument("fun") is None and isinstance(site.file.parent(site.call), ast.Assign)
         raise (why if places is None or named else reason) from None
@@ -295,17 +295,17 @@ def _parameters_of_function(node: Definition | ast.Lambda, given: int | None = N
     return Parameters(positions, tuple(arg.arg for arg in node.args.kwonlyargs), node)
 
 
-def _count_positional_arguments(ends: Ends, decorators: Sequence[ast.expr] = ()) -> int | None:
+def _count_positional_arguments(uses: FunctionUses, decorators: Sequence[ast.expr] = ()) -> int | None:
     """How many positional arguments all calls give; None where that is not known, or not the same."""
     counts: set[int] = set()
-    for end in ends.found:
+    for end in uses.found:
         call = end.place.node
         if end.kind == "called" and isinstance(call, ast.Call):
             more = any(wrapper.place.node not in decorators for wrapper in end.wrappers)  # a partial
             if more or any(isinstance(one, ast.Starred) for one in call.args):
                 return None
             counts.add(len(call.args))
-    return counts.pop() if ends.complete and len(counts) == 1 else None
+    return counts.pop() if uses.complete and len(counts) == 1 else None
 
 
 def _donated_names(site: Site, names: tuple[str, ...], parameters: Parameters) -> set[str]:

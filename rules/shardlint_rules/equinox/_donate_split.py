@@ -41,7 +41,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import names_in, walk_nodes
-from shardlint_rules.equinox._keeping import (
+from shardlint_rules.equinox._kept_arguments import (
     SIMPLE,
     choose_unique_name,
     edit_above_statement,
@@ -57,9 +57,9 @@ from shardlint_rules.equinox.before_call import (
 )
 from shardlint_rules.equinox.beside_statement import indentation_of, replace_statement
 from shardlint_rules.equinox.call_text import comments_in
-from shardlint_rules.equinox.filled import read_dict_entries
-from shardlint_rules.equinox.hidden_keywords import Hidden
-from shardlint_rules.equinox.wrapped import Definition, NotRewritten
+from shardlint_rules.equinox.hidden_keywords import DictArgument
+from shardlint_rules.equinox.keyword_dicts import read_dict_entries
+from shardlint_rules.equinox.wrapped_functions import Definition, NotRewritten
 
 _GONE = (*DONATE_SETTINGS, *STATIC_SETTINGS)
 SHARDINGS_FIRST = "the call also has shardings: first move them into the function (SL101)"
@@ -68,7 +68,7 @@ _WHY = "the name is then a wrapper of the jit. The wrapper donates only position
 
 
 @dataclass(frozen=True)
-class _Taken:
+class _NumberSet:
     """How the numbers are written, and how they become a set; of a dict that holds them, the keyword by which the call
     opens it, what it opens instead, and the statements that take them out."""
 
@@ -83,7 +83,9 @@ _PERHAPS_ONE = "numbers = {numbers} if isinstance(numbers, int) else set(numbers
 _SEVERAL = "numbers = set(numbers)"
 
 
-def make_split_fix(site: Site, places: Collection[int | str] | None, inside: Sequence[Hidden], numbers: str) -> Fix:
+def make_split_fix(
+    site: Site, places: Collection[int | str] | None, arguments: Sequence[DictArgument], numbers: str
+) -> Fix:
     """The fix. `places` are the numbers, None where the text does not tell; `numbers` is how they are written.
 
     Raises `NotRewritten`.
@@ -98,8 +100,8 @@ def make_split_fix(site: Site, places: Collection[int | str] | None, inside: Seq
     first = len(known) if known is not None and set(known) == set(range(len(known))) else None
     function = site.argument("fun") if site.form == "call" else None
     if function is not None:
-        return _split_call(site, function, first, inside, _Taken(numbers, _numbers_as_set(site, numbers)))
-    return _split_partial(site, known, first, inside, numbers)
+        return _split_call(site, function, first, arguments, _NumberSet(numbers, _numbers_as_set(site, numbers)))
+    return _split_partial(site, known, first, arguments, numbers)
 
 
 def out_of_dict(site: Site) -> Fix:
@@ -127,11 +129,13 @@ def out_of_dict(site: Site) -> Fix:
         default = "" if entry.surely else f", {'()' if key == number else 'None'}"
         taken = f"{variable}.pop({quote}{key}{quote}{default})"
         lines.append(f"{numbers} = {taken}" if key == number else taken)
-    held_in = _Taken(numbers, _PERHAPS_ONE, held[0], variable, tuple(lines))
+    held_in = _NumberSet(numbers, _PERHAPS_ONE, held[0], variable, tuple(lines))
     return _split_call(site, function, None, [], held_in)
 
 
-def _split_call(site: Site, function: ast.expr, first: int | None, inside: Sequence[Hidden], held: _Taken) -> Fix:
+def _split_call(
+    site: Site, function: ast.expr, first: int | None, arguments: Sequence[DictArgument], number_set: _NumberSet
+) -> Fix:
     statement = site.file.statement(site.call)
     if not isinstance(statement, SIMPLE) or site.file.evaluation_scope(statement).kind == "class":
         raise NotRewritten(f"no function can be written above line {statement.lineno}")
@@ -139,20 +143,20 @@ def _split_call(site: Site, function: ast.expr, first: int | None, inside: Seque
     refuse_lowered_target(site, statement)
     name = choose_unique_name(site, function)
     taken = "function" if first is not None else "function, numbers"
-    body = _write_split_function(site, _find_settings(site, inside, held), first, held.as_set)
+    body = _write_split_function(site, _find_settings(site, arguments, number_set), first, number_set.as_set)
     lines = [f"def {name}({taken}):", *(f"{UNIT}{line}" if line else "" for line in body)]
-    lines = [*held.lines, *([""] if held.lines else []), *lines]
-    given = site.text(function) if first is not None else f"{site.text(function)}, {held.numbers}"
+    lines = [*number_set.lines, *([""] if number_set.lines else []), *lines]
+    given = site.text(function) if first is not None else f"{site.text(function)}, {number_set.numbers}"
     edits = [
         edit_above_statement(site, statement, indent, lines),
         site.replace(site.call, f"{name}({given})"),
     ]
-    edits += [edit for one in inside if set(_GONE) & set(one.entries) for edit in one.remove_variable(site)]
+    edits += [edit for one in arguments if set(_GONE) & set(one.entries) for edit in one.remove_variable(site)]
     return site.fix(Safety.UNSAFE, _TOLD, edits, _WHY)
 
 
 def _split_partial(
-    site: Site, places: list[int] | None, first: int | None, inside: Sequence[Hidden], numbers: str
+    site: Site, places: list[int] | None, first: int | None, arguments: Sequence[DictArgument], numbers: str
 ) -> Fix:
     """`jit = partial(filter_jit, donate_argnums=0)` as `def jit(function)`."""
     statement = site.file.parent(site.call)
@@ -176,7 +180,7 @@ def _split_partial(
     test = " or ".join(f"i == {one}" for one in sorted(places))
     wraps, imports = site.spell("functools.wraps")
     body = _write_split_function(
-        site, _find_settings(site, inside, None), first, "", f"@{wraps}(function)", test
+        site, _find_settings(site, arguments, None), first, "", f"@{wraps}(function)", test
     )
     lines = [f"def {target.id}(function):", *(f"{UNIT}{line}" if line else "" for line in body)]
     text = "\n".join(f"{indent}{line}" if line and number else line for number, line in enumerate(lines))
@@ -244,15 +248,15 @@ def _write_split_function(
     ]
 
 
-def _find_settings(site: Site, inside: Sequence[Hidden], held: _Taken | None) -> list[str]:
+def _find_settings(site: Site, arguments: Sequence[DictArgument], number_set: _NumberSet | None) -> list[str]:
     """The other settings of the call, with the mode."""
     found = ['donate="all-except-first"']
     for keyword in site.call.keywords:
-        known = next((one for one in inside if one.keyword is keyword), None)
+        known = next((one for one in arguments if one.keyword is keyword), None)
         if keyword.arg in ("fun", *_GONE):
             continue
-        if held is not None and keyword is held.opened:
-            found.append(f"**{held.variable}")
+        if number_set is not None and keyword is number_set.opened:
+            found.append(f"**{number_set.variable}")
         elif keyword.arg is not None:
             found.append(f"{keyword.arg}={site.text(keyword.value)}")
         elif known is not None and set(_GONE) & set(known.entries):

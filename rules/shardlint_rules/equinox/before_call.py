@@ -8,7 +8,7 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, last_name
 from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.equinox.wrapped import NotRewritten
+from shardlint_rules.equinox.wrapped_functions import NotRewritten
 
 _AT_ONCE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)

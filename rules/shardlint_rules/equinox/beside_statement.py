@@ -7,7 +7,7 @@ import ast
 from shardlint.rewrite.indent import indented_as
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.wrapped import NotRewritten
+from shardlint_rules.equinox.wrapped_functions import NotRewritten
 
 
 def replace_statement(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit]:

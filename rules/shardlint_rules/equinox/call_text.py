@@ -22,7 +22,7 @@ _AFTER = compile_lazily(r"[ \t]*(?:#[^\r\n]*)?")
 
 
 @dataclass(frozen=True)
-class Cut:
+class ShortenedCall:
     """The edits that leave a call with fewer arguments, and its text then. `comments` are those of each that went."""
 
     edits: tuple[Edit, ...]
@@ -44,15 +44,15 @@ class _Chunk:
 
 
 def cut_keywords(
-    site: Site, gone: set[ast.keyword], instead: Mapping[ast.keyword, str] = MappingProxyType({})
-) -> Cut:
+    site: Site, keywords: set[ast.keyword], instead: Mapping[ast.keyword, str] = MappingProxyType({})
+) -> ShortenedCall:
     """The site's call without some keyword arguments, and with text `instead` of others.
 
     With no arguments left the call is its function; a `functools.partial` with nothing bound, what it was of.
     """
     chunks = _argument_chunks(site)
-    kept = [chunk for chunk in chunks if chunk.node not in gone]
-    dropped: list[ast.AST] = list(gone)
+    kept = [chunk for chunk in chunks if chunk.node not in keywords]
+    dropped: list[ast.AST] = list(keywords)
     base = site.file.character_span(site.call)[0]
     if site.form == "call" and not kept:
         edits = [Edit(site.file.character_span(site.call.func)[1] - base, len(site.text()), "")]
@@ -72,17 +72,17 @@ def cut_keywords(
     said = {chunk.node: chunk.own for chunk in chunks if isinstance(chunk.node, ast.keyword)}
     moved = tuple(Edit(edit.start + base, edit.end + base, edit.text) for edit in edits)
     text = Layer.sort_edits(edits).apply_edits(site.text())
-    return Cut(moved, text, tuple(names), {node: said[node] for node in gone})
+    return ShortenedCall(moved, text, tuple(names), {node: said[node] for node in keywords})
 
 
-def _edits_leaving_one_argument(site: Site, kept: list[_Chunk]) -> list[Edit] | None:
+def _edits_leaving_one_argument(site: Site, chunks: list[_Chunk]) -> list[Edit] | None:
     """The edits that leave one argument, on the line of its call, where nothing speaks for other lines."""
-    if len(kept) != 1 or "\n" in site.text(kept[0].node):
+    if len(chunks) != 1 or "\n" in site.text(chunks[0].node):
         return None
     opening, closing = _argument_brackets(site)
-    first, last = Edit(opening + 1, kept[0].start, ""), Edit(kept[0].stop, closing, "")
+    first, last = Edit(opening + 1, chunks[0].start, ""), Edit(chunks[0].stop, closing, "")
     text = site.text()
-    if kept[0].own or text.count("\n", first.start, first.end) != 1:
+    if chunks[0].own or text.count("\n", first.start, first.end) != 1:
         return None
     return [first, last]
 

@@ -11,8 +11,8 @@ from shardlint.model.values import ClassValue, Function, Transformed, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.equinox.jitted import Jitted, is_failure_expected, jitted_function
-from shardlint_rules.equinox.wrapped import Definition, donate_mode, positional_parameters
+from shardlint_rules.equinox.jitted_functions import Jitted, is_failure_expected, jitted_function
+from shardlint_rules.equinox.wrapped_functions import Definition, donate_mode, positional_parameters
 
 # Filtered transforms that keep the function's arrays where filter_jit finds and donates them.
 _KEEPING = ("equinox.filter_vmap", "equinox.filter_grad", "equinox.filter_value_and_grad")
@@ -85,14 +85,14 @@ class DonatedModuleWeights(Rule):
             certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,
         )
 
-    def _find_problem(self, site: Site, found: Jitted, mode: str) -> _Problem | None:
-        instance = _find_compiled_module(site, found.fun, found.function)
+    def _find_problem(self, site: Site, jitted: Jitted, mode: str) -> _Problem | None:
+        instance = _find_compiled_module(site, jitted.fun, jitted.function)
         if instance is not None:
-            if _returns_new_self(site, instance, found):
+            if _returns_new_self(site, instance, jitted):
                 return None
             leaves = site.program.room(Modules).list_leaves(instance)
             sure = any(leaf.kind == "array" and leaf.sure for leaf in leaves) and not _is_wrapper_called_once(
-                site, found
+                site, jitted
             )
             message = (
                 f"The next call raises if a result reuses the buffer of a weight of `{instance.class_name}`: "
@@ -104,9 +104,9 @@ class DonatedModuleWeights(Rule):
                 else "all arrays are donated"
             )
             return _Problem(message, f"filter_jit donates the arrays of the compiled function; {kept}", sure)
-        function = found.function
-        if isinstance(found.fun, Function) and not isinstance(function, Definition):
-            function = found.fun.node
+        function = jitted.function
+        if isinstance(jitted.fun, Function) and not isinstance(function, Definition):
+            function = jitted.fun.node
         if not isinstance(function, Definition | ast.Lambda):
             return None
         if mode.endswith("except-first") and _lacks_first_argument(function):
@@ -138,11 +138,11 @@ def _find_compiled_module(site: Site, value: Value, node: ast.AST) -> Instance |
     return None
 
 
-def _returns_new_self(site: Site, instance: Instance, found: Jitted) -> bool:
+def _returns_new_self(site: Site, instance: Instance, jitted: Jitted) -> bool:
     """Return whether the method that runs may return a new Module, so that the old one is intended to be donated."""
     if not isinstance(instance.cls, ClassValue):
         return False
-    name = found.function.attr if isinstance(found.function, ast.Attribute) else "__call__"
+    name = jitted.function.attr if isinstance(jitted.function, ast.Attribute) else "__call__"
     for owner in site.program.evaluator.project_ancestors(instance.cls):
         file = owner.place.file
         for binding in file.bindings(file.scope(owner.node), name):
@@ -151,10 +151,10 @@ def _returns_new_self(site: Site, instance: Instance, found: Jitted) -> bool:
     return True
 
 
-def _is_wrapper_called_once(site: Site, found: Jitted) -> bool:
+def _is_wrapper_called_once(site: Site, jitted: Jitted) -> bool:
     """`filter_jit(model, donate=...)(x)`: the wrapper is gone after the call, and the model may be too."""
-    parent = site.file.parent(found.made) if found.made is not None else None
-    return isinstance(parent, ast.Call) and parent.func is found.made
+    parent = site.file.parent(jitted.made) if jitted.made is not None else None
+    return isinstance(parent, ast.Call) and parent.func is jitted.made
 
 
 def _lacks_first_argument(function: Definition | ast.Lambda) -> bool:

@@ -10,8 +10,8 @@ from shardlint.facts.jit_settings import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.model.values import Constant, Items, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.filled import Entry, read_dict_entries
-from shardlint_rules.equinox.wrapped import (
+from shardlint_rules.equinox.keyword_dicts import Entry, read_dict_entries
+from shardlint_rules.equinox.wrapped_functions import (
     NotRewritten,
     describe_other_function,
     has_another_way,

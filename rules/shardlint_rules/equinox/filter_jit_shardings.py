@@ -16,8 +16,8 @@ from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
     outcome_of_inputs,
     outcome_of_outputs,
 )
-from shardlint_rules.equinox.filled import Entry, read_dict_entries
-from shardlint_rules.equinox.wrapped import (
+from shardlint_rules.equinox.keyword_dicts import Entry, read_dict_entries
+from shardlint_rules.equinox.wrapped_functions import (
     NotRewritten,
     describe_other_function,
     has_another_way,
@@ -117,22 +117,22 @@ class FilterJitShardings(Rule):
             why="; ".join(filter(None, (why, outcome.why))),
         )
 
-    def _find_outcome(self, site: Site, given: _Given) -> Outcome:
+    def _find_outcome(self, site: Site, sharding_keywords: _ShardingKeywords) -> Outcome:
         on, later = f"On {site.release('equinox')}", "from equinox 0.13.1 wrapping raises ValueError"
         if site.allows("equinox", ">=0.13.1"):
-            return Outcome(refusal_message(site, given.places), Harm.CRASH)
+            return Outcome(refusal_message(site, sharding_keywords.places), Harm.CRASH)
         if any(
             place.node is one.value
-            for place in given.places.values()
+            for place in sharding_keywords.places.values()
             for one in site.call.keywords
             if not one.arg
         ):
-            names = " and ".join(f"`{name}`" for name in given.places)
+            names = " and ".join(f"`{name}`" for name in sharding_keywords.places)
             message = f"{on} `filter_jit` may apply {names} to the wrong arrays: its inner jit has different arguments."
             return Outcome(message, Harm.SILENT, Certainty.POSSIBLE, later)
         found = {
             name: (outcome_of_inputs if name == "in_shardings" else outcome_of_outputs)(site, place)
-            for name, place in given.places.items()
+            for name, place in sharding_keywords.places.items()
         }
         proven = [name for name, one in found.items() if one.certainty is Certainty.PROVEN] or list(found)
         first = min(proven, key=lambda name: _HARMS.index(found[name].harm))
@@ -151,7 +151,7 @@ class FilterJitShardings(Rule):
 
 
 @dataclass(frozen=True)
-class _Given:
+class _ShardingKeywords:
     """The keywords of a call that are shardings; `node` is the first."""
 
     node: ast.AST
@@ -168,7 +168,7 @@ class _Given:
         return f"line {place.line}" if same else f"line {place.line} of {place.file.path.name}"
 
 
-def _find_given_shardings(site: Site) -> _Given | None:
+def _find_given_shardings(site: Site) -> _ShardingKeywords | None:
     places = {
         name: site.arguments.keywords[name] for name in SHARDING_SETTINGS if name in site.arguments.keywords
     }
@@ -182,4 +182,4 @@ def _find_given_shardings(site: Site) -> _Given | None:
                 if not entry.surely:
                     sometimes[name] = entry
             node = node or (keyword if entries else None)
-    return _Given(node, places, sometimes) if node is not None else None
+    return _ShardingKeywords(node, places, sometimes) if node is not None else None

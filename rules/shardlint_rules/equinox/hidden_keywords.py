@@ -6,19 +6,19 @@ import ast
 
 from shardlint.facts.name_uses import is_used_elsewhere
 from shardlint.model.values import Api, options
-from shardlint.rewrite.unused import without_lines
+from shardlint.rewrite.unused_imports import without_lines
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.bindings import lookup_bindings, sole_assigned_value
-from shardlint_rules.equinox.wrapped import NotRewritten
+from shardlint_rules.equinox.wrapped_functions import NotRewritten
 
 # How far a dict is followed that is made of others.
 _DEPTH = 3
 
 
 @dataclass(frozen=True)
-class Hidden:
+class DictArgument:
     """One `**` argument: its entries, and the statement that nothing else uses, if they are a variable's."""
 
     keyword: ast.keyword
@@ -35,18 +35,18 @@ class Hidden:
         return [without_lines(site.file, self.statement)] if self.statement is not None else []
 
 
-def find_hidden_keywords(site: Site) -> list[Hidden]:
+def find_hidden_keywords(site: Site) -> list[DictArgument]:
     """Return the keywords in the `**` arguments of the site's call. Raises `NotRewritten` if the text does not tell."""
     return [_read_hidden_keyword(site, keyword) for keyword in site.call.keywords if keyword.arg is None]
 
 
-def _read_hidden_keyword(site: Site, keyword: ast.keyword) -> Hidden:
+def _read_hidden_keyword(site: Site, keyword: ast.keyword) -> DictArgument:
     if isinstance(keyword.value, ast.Name):
         return _read_dict_variable(site, keyword, keyword.value)
     entries = _dict_entries(site, keyword.value)
     if entries is None:
         raise NotRewritten(f"`**{site.text(keyword.value)}` may contain more keywords")
-    return Hidden(keyword, entries)
+    return DictArgument(keyword, entries)
 
 
 def _dict_entries(site: Site, node: ast.expr, depth: int = _DEPTH) -> dict[str, ast.expr] | None:
@@ -97,7 +97,7 @@ def _is_dict(site: Site, func: ast.expr) -> bool:
     return all(isinstance(one, Api) and one.name == "builtins.dict" for one in options(site.value(func)))
 
 
-def _read_dict_variable(site: Site, keyword: ast.keyword, name: ast.Name) -> Hidden:
+def _read_dict_variable(site: Site, keyword: ast.keyword, name: ast.Name) -> DictArgument:
     file = site.file
     bindings, scope = lookup_bindings(file, name, name.id)
     entries = _dict_entries(site, name)
@@ -111,7 +111,7 @@ def _read_dict_variable(site: Site, keyword: ast.keyword, name: ast.Name) -> Hid
     )
     if scope.kind == "class" or (scope.kind == "module" and is_used_elsewhere(site, name.id)):
         alone = False
-    return Hidden(keyword, entries, statement if alone and _has_its_own_lines(site, statement) else None)
+    return DictArgument(keyword, entries, statement if alone and _has_its_own_lines(site, statement) else None)
 
 
 def _reads_of_name(site: Site, name: ast.Name) -> list[ast.Name]:

@@ -51,10 +51,10 @@ def class_of_name(site: Site, name: ast.Name) -> str | None:
     )
 
 
-def _used_in_body(site: Site, home: Scope, method: str) -> bool:
+def _used_in_body(site: Site, scope: Scope, method: str) -> bool:
     """Return whether the body of the class itself uses the method, before the class has a name."""
     uses = [one for one in site.file.find_mentions(method) if isinstance(one, ast.Name)]
-    return any(isinstance(one.ctx, ast.Load) and site.file.evaluation_scope(one) is home for one in uses)
+    return any(isinstance(one.ctx, ast.Load) and site.file.evaluation_scope(one) is scope for one in uses)
 
 
 def _is_attribute_reassigned(site: Site, owner: ast.ClassDef, name: str) -> bool:

@@ -8,7 +8,11 @@ from typing import ClassVar
 from shardlint.model.values import Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.jitted import is_failure_expected, jitted_function, replace_by_filter_jit
+from shardlint_rules.equinox.jitted_functions import (
+    is_failure_expected,
+    jitted_function,
+    replace_by_filter_jit,
+)
 
 # The unhashable field of the Module that each of them returns.
 _UNHASHABLE = {

@@ -12,14 +12,14 @@ from shardlint.model.values import ClassValue, Constant, Function, Items, Place,
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.equinox.jitted import (
+from shardlint_rules.equinox.jitted_functions import (
     Jitted,
     calls_of_compiled,
     is_failure_expected,
     jitted_function,
     replace_by_filter_jit,
 )
-from shardlint_rules.equinox.wrapped import Definition, positional_parameters
+from shardlint_rules.equinox.wrapped_functions import Definition, positional_parameters
 
 
 @dataclass(frozen=True)
@@ -83,33 +83,33 @@ class ModuleThroughJaxJit(Rule):
             certainty=Certainty.PROVEN if problems[0].sure else Certainty.POSSIBLE,
         )
 
-    def _find_problems(self, site: Site, found: Jitted) -> Iterator[_Problem]:
-        yield from self._check_compiled_module(site, found)
-        static = _static_arguments(site, found)
+    def _find_problems(self, site: Site, jitted: Jitted) -> Iterator[_Problem]:
+        yield from self._check_compiled_module(site, jitted)
+        static = _static_arguments(site, jitted)
         if static is None:
             return
-        yield from self._find_self_problems(site, found, static)
-        if isinstance(found.function, Definition) and site.file.evaluation_scope(found.function).kind == "class":
+        yield from self._find_self_problems(site, jitted, static)
+        if isinstance(jitted.function, Definition) and site.file.evaluation_scope(jitted.function).kind == "class":
             return
-        for where in calls_of_compiled(site, found):
+        for where in calls_of_compiled(site, jitted):
             call = site.program.evaluator.read_arguments(where)
             for index, place in enumerate(call.positional):
-                name = _parameter_name(found, index)
+                name = _parameter_name(jitted, index)
                 yield from self._find_argument_problems(site, place, index in static or name in static)
             for name, place in call.keywords.items():
                 yield from self._find_argument_problems(site, place, name in static)
 
-    def _check_compiled_module(self, site: Site, found: Jitted) -> Iterator[_Problem]:
+    def _check_compiled_module(self, site: Site, jitted: Jitted) -> Iterator[_Problem]:
         """A Module, or a method of one, as what is compiled."""
         modules = site.program.room(Modules)
-        instance = modules.module_instance(found.fun)
+        instance = modules.module_instance(jitted.fun)
         what = "an instance"
         if (
             instance is None
-            and isinstance(found.function, ast.Attribute)
-            and _wrapped_method(site, found.fun)
+            and isinstance(jitted.function, ast.Attribute)
+            and _wrapped_method(site, jitted.fun)
         ):
-            instance = modules.module_instance(site.value(found.function.value))
+            instance = modules.module_instance(site.value(jitted.function.value))
             what = "a method"
         if instance is not None and _holds_arrays(modules.list_leaves(instance)):
             yield _Problem(
@@ -118,12 +118,12 @@ class ModuleThroughJaxJit(Rule):
                 "jax.jit hashes the function that it compiles, and this function is a Module",
             )
 
-    def _find_self_problems(self, site: Site, found: Jitted, static: set[int | str]) -> Iterator[_Problem]:
-        if not isinstance(found.function, Definition):
+    def _find_self_problems(self, site: Site, jitted: Jitted, static: set[int | str]) -> Iterator[_Problem]:
+        if not isinstance(jitted.function, Definition):
             return
-        home = site.file.evaluation_scope(found.function)
-        names = [arg.arg for arg in positional_parameters(found.function)]
-        if home.kind != "class" or not names or _is_static_method(site, found.function):
+        home = site.file.evaluation_scope(jitted.function)
+        names = [arg.arg for arg in positional_parameters(jitted.function)]
+        if home.kind != "class" or not names or _is_static_method(site, jitted.function):
             return
         cls = ClassValue(Place(site.file, home.node))
         if site.program.room(Modules).is_class(cls):
@@ -182,19 +182,19 @@ def _is_static_method(site: Site, definition: Definition) -> bool:
     return any(site.text(one) in ("staticmethod", "classmethod") for one in definition.decorator_list)
 
 
-def _parameter_name(found: Jitted, index: int) -> str:
-    node = found.fun.node if isinstance(found.fun, Function) else None
+def _parameter_name(jitted: Jitted, index: int) -> str:
+    node = jitted.fun.node if isinstance(jitted.fun, Function) else None
     names = [arg.arg for arg in positional_parameters(node)] if node is not None else []
     return names[index] if index < len(names) else ""
 
 
-def _static_arguments(site: Site, found: Jitted) -> set[int | str] | None:
+def _static_arguments(site: Site, jitted: Jitted) -> set[int | str] | None:
     """Positions and names of the static arguments; None where the text does not tell them."""
-    if found.hidden:
+    if jitted.hidden:
         return None
     static: set[int | str] = set()
     for keyword in STATIC_SETTINGS:
-        place = site.arguments.keywords.get(keyword) if keyword in found.keywords else None
+        place = site.arguments.keywords.get(keyword) if keyword in jitted.keywords else None
         if place is None:
             continue
         value = site.program.evaluator.value(place)

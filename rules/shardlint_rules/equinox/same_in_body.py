@@ -11,9 +11,9 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope, last_name
 from shardlint.syntax.bindings import global_bindings, lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.equinox.changed_later import changed_later
 from shardlint_rules.equinox.in_class import class_of_name
-from shardlint_rules.equinox.wrapped import Definition
+from shardlint_rules.equinox.later_changes import changed_later
+from shardlint_rules.equinox.wrapped_functions import Definition
 
 _MAKERS = (*SHARDINGS, *MESH_MAKERS, "jax.sharding.PartitionSpec")
 _HOLDERS = ("builtins.dict", "builtins.list", "builtins.tuple")
@@ -55,11 +55,11 @@ def _is_plain_holder(site: Site, callee: Value) -> bool:
     )
 
 
-def _has_generated_init(one: ClassValue) -> bool:
+def _has_generated_init(class_value: ClassValue) -> bool:
     """Return whether a class gets its `__init__` from a NamedTuple, a dataclass or a Module."""
-    said = [last_name(part.func if isinstance(part, ast.Call) else part) for part in one.node.decorator_list]
-    kinds = {last_name(base) for base in one.node.bases} | set(said)
-    own = {part.name for part in one.node.body if isinstance(part, ast.FunctionDef)}
+    said = [last_name(part.func if isinstance(part, ast.Call) else part) for part in class_value.node.decorator_list]
+    kinds = {last_name(base) for base in class_value.node.bases} | set(said)
+    own = {part.name for part in class_value.node.body if isinstance(part, ast.FunctionDef)}
     return bool(kinds & _FIELDS) and not own & {"__init__", "__new__", "__post_init__", "__init_subclass__"}
 
 

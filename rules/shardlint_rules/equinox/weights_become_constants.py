@@ -15,7 +15,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox._closures import find_carried_array, line_of_split
-from shardlint_rules.equinox.jitted import Jitted, jitted_function
+from shardlint_rules.equinox.jitted_functions import Jitted, jitted_function
 
 _FILTER = "equinox.filter_jit"
 _NEAR = (*PLACED_WORDS, "equinox", "eqx")
@@ -86,25 +86,30 @@ class WeightsBecomeConstants(Rule):
             help=f"pass `{variable.name}` as an argument of the function",
         )
 
-    def _report_module(self, site: Site, found: Jitted, baked: _Baked) -> Finding:
+    def _report_module(self, site: Site, jitted: Jitted, baked: _Baked) -> Finding:
         sharded = _is_sharded(site, baked.model)
         model = site.shown(baked.model)
         sure = baked.instance.surely or site.region.traced == "never"
         return site.finding(
-            found.name,
+            jitted.name,
             f"The weights of `{model}` lose their sharding: they become replicated constants of the compiled program."
             if sharded
             else f"The weights of `{model}` are in memory twice: they become constants of the compiled program.",
             why="jit compiles a function that closes over the Module",
             help="compile the Module itself with `eqx.filter_jit`, or pass the Module as an argument",
-            fix=self._make_fix(site, found, baked),
+            fix=self._make_fix(site, jitted, baked),
             harm=Harm.SILENT if sharded else Harm.COST,
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
         )
 
-    def _make_fix(self, site: Site, found: Jitted, baked: _Baked) -> Fix | None:
+    def _make_fix(self, site: Site, jitted: Jitted, baked: _Baked) -> Fix | None:
         filtered = site.api == _FILTER
-        if baked.whole is None or not (filtered or found.has_no_settings) or found.hidden or "donate" in found.keywords:
+        if (
+            baked.whole is None
+            or not (filtered or jitted.has_no_settings)
+            or jitted.hidden
+            or "donate" in jitted.keywords
+        ):
             return None  # donate would reach the weights: SL106
         text = site.text(baked.model)
         edits: list[Edit] = []
@@ -118,15 +123,15 @@ class WeightsBecomeConstants(Rule):
         if filtered:
             return site.fix(Safety.SAFE, f"compile {text}", edits, drops=drops)
         spelled, imports = site.spell(_FILTER)
-        edits += [site.replace(found.name, spelled), *imports]
-        if isinstance(found.name, ast.Name):
-            drops.append(found.name.id)
+        edits += [site.replace(jitted.name, spelled), *imports]
+        if isinstance(jitted.name, ast.Name):
+            drops.append(jitted.name.id)
         why = "numbers become static, and jit compiles again for each value"
         return site.fix(Safety.UNSAFE, f"write: {spelled}({text})", edits, why, drops)
 
 
-def _find_baked_module(site: Site, found: Jitted) -> _Baked | None:
-    node = found.function
+def _find_baked_module(site: Site, jitted: Jitted) -> _Baked | None:
+    node = jitted.function
     if not isinstance(node, ast.expr):
         return None
     own = _find_bound_module(site, node)

@@ -88,22 +88,24 @@ class AnnotationKeyIgnored(Rule):
             if finding is not None:
                 yield finding
 
-    def _report_ignored(self, site: Site, one: Annotation, others: list[str]) -> Finding | None:
+    def _report_ignored(self, site: Site, annotation: Annotation, others: list[str]) -> Finding | None:
         write = preferred_key(site)
         if any(is_key_heeded(site, key) for key in others):
             return None
-        if one.key in KEYS and is_key_heeded(site, one.key):
+        if annotation.key in KEYS and is_key_heeded(site, annotation.key):
             return None  # SL515 reports deprecated keys
-        if not (one.key in KEYS or one.key.startswith(_BEGINNINGS)) or not names_axes(site.value(one.value)):
+        if not (annotation.key in KEYS or annotation.key.startswith(_BEGINNINGS)) or not names_axes(
+            site.value(annotation.value)
+        ):
             return None
-        if one.key not in KEYS and _is_key_read(site, one):
+        if annotation.key not in KEYS and _is_key_read(site, annotation):
             return None
         return site.finding(
-            one.node,
-            f"The variable is not sharded: `{one.key}` is plain metadata on {site.release('flax')}.",
+            annotation.node,
+            f"The variable is not sharded: `{annotation.key}` is plain metadata on {site.release('flax')}.",
             label="flax ignores this key",
             help=f"write {write}",
-            fix=fix_key(site, one, write, "the variable is then sharded"),
+            fix=fix_key(site, annotation, write, "the variable is then sharded"),
         )
 
     @detector("method")
@@ -217,9 +219,9 @@ def _sets_key(text: str, key: str) -> bool:
     )
 
 
-def _is_key_read(site: Site, one: Annotation) -> bool:
+def _is_key_read(site: Site, annotation: Annotation) -> bool:
     """Return whether the file reads the key, as code with metadata of its own does."""
     text = site.file.source.text
-    quoted = text.count(f'"{one.key}"') + text.count(f"'{one.key}'")
-    own = 0 if isinstance(one.node, ast.keyword) else 1
-    return quoted > own or f".{one.key}" in text
+    quoted = text.count(f'"{annotation.key}"') + text.count(f"'{annotation.key}'")
+    own = 0 if isinstance(annotation.node, ast.keyword) else 1
+    return quoted > own or f".{annotation.key}" in text

@@ -80,14 +80,14 @@ def _dict_annotations(display: ast.Dict) -> Iterator[Annotation]:
             yield Annotation(key.value, key, value)
 
 
-def fix_key(site: Site, one: Annotation, write: str, why: str) -> Fix:
+def fix_key(site: Site, annotation: Annotation, write: str, why: str) -> Fix:
     """The fix that writes another key; `why` is why it is unsafe."""
-    start, end = site.file.character_span(one.node)
-    if isinstance(one.node, ast.keyword):
-        edit = Edit(start, start + len(one.key), write)
+    start, end = site.file.character_span(annotation.node)
+    if isinstance(annotation.node, ast.keyword):
+        edit = Edit(start, start + len(annotation.key), write)
     else:
         text = site.file.source.text
-        edit = Edit(start, end, text[start:end].replace(one.key, write))
+        edit = Edit(start, end, text[start:end].replace(annotation.key, write))
     return site.fix(Safety.UNSAFE, f"write {write}", [edit], why)
 
 

@@ -10,7 +10,7 @@ from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.flax.linen import (
+from shardlint_rules.flax.linen_names import (
     CONSTRAINTS,
     MESHES,
     RULES_CONTEXTS,

@@ -13,7 +13,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, dete
 from shardlint.rules_api.site import Site
 from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import child_nodes
-from shardlint_rules.flax.linen import RULES_CONTEXTS, constrains_anywhere
+from shardlint_rules.flax.linen_names import RULES_CONTEXTS, constrains_anywhere
 
 _CONTEXTS = (*RULES_CONTEXTS, "flax.nnx.logical_axis_rules")
 
@@ -92,7 +92,7 @@ def _find_calls(block: ast.With) -> Iterator[ast.Call]:
         todo.extend(child_nodes(node))
 
 
-def _earlier_call(site: Site, call: ast.Call, own: LogicalRules) -> ast.Call | None:
+def _earlier_call(site: Site, call: ast.Call, logical_rules: LogicalRules) -> ast.Call | None:
     """The first call of the same function, before this one in the same scope, if it was under other rules."""
     assert isinstance(call.func, ast.Name)
     name = call.func.id
@@ -108,7 +108,7 @@ def _earlier_call(site: Site, call: ast.Call, own: LogicalRules) -> ast.Call | N
         rules = _rules_around_call(site, earlier)
         if rules is None:
             return None
-        return earlier if rules != own else None
+        return earlier if rules != logical_rules else None
     return None
 
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.facts.logical_rules import SETTERS
-from shardlint.model.ends import End
+from shardlint.model.function_uses import FunctionUse
 from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector, on_lines
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.flax.linen import CONSTRAINTS
+from shardlint_rules.flax.linen_names import CONSTRAINTS
 
 _RUNS = ("apply", "init", "init_with_output", "apply_fn")
 _FOR_GOOD = ("set_logical_axis_rules", "set_axis_rules")
@@ -88,7 +88,7 @@ class TracedOutsideRules(Rule):
         )
 
 
-def _find_ends(site: Site) -> list[End]:
+def _find_ends(site: Site) -> list[FunctionUse]:
     """Return the visible uses of the jitted function."""
     flow = site.program.flow
     if site.decorated is not None:

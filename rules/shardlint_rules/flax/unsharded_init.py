@@ -57,12 +57,12 @@ class UnshardedInit(Rule):
         )
 
 
-def _write_fix(site: Site, made: ast.Call) -> Fix | None:
+def _write_fix(site: Site, call: ast.Call) -> Fix | None:
     edits: list[Edit] | None
     if site.violation.said["legacy"]:
-        contexts = site.program.mesh_contexts(site.file, made).contexts
+        contexts = site.program.mesh_contexts(site.file, call).contexts
         item = item_to_move(site, contexts[0]) if len(contexts) == 1 else None
         line, edits = "jax.set_mesh", enter_by_function(site, item, "jax.set_mesh") if item is not None else None
     else:
-        line, edits = with_line_for_mesh(site, made) or ("", None)
+        line, edits = with_line_for_mesh(site, call) or ("", None)
     return site.fix(Safety.UNSAFE, f"write {line}", edits, "the model is sharded") if edits else None

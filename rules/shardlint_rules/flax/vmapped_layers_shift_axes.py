@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.values import Function, Place, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.flax._built import Annotated
+from shardlint_rules.flax._built_annotations import Annotated
 
 _READING = ("get_partition_spec", "get_named_sharding")
 """The words that show that annotations are read back."""

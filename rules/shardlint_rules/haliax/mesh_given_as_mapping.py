@@ -97,32 +97,32 @@ def _find_mappings(site: Site) -> Iterator[ast.expr]:
             yield given
 
 
-def _swap_mapping_for_mesh(site: Site, given: ast.expr, mesh: ast.expr | None) -> Fix | None:
+def _swap_mapping_for_mesh(site: Site, expression: ast.expr, mesh: ast.expr | None) -> Fix | None:
     """The mesh as `mesh=`, or in the place of the mapping that stands there."""
     call = site.call
     here = {id(one) for one in (*call.args, *(keyword.value for keyword in call.keywords))}
-    if id(given) not in here or (mesh is not None and id(mesh) not in here):
+    if id(expression) not in here or (mesh is not None and id(mesh) not in here):
         return None
-    text = site.text(given)
+    text = site.text(expression)
     if mesh is None:
         keyword = site.keyword("mapping")
-        node = given if keyword is None else keyword
+        node = expression if keyword is None else keyword
         return site.fix(Safety.UNSAFE, f"write: `mesh={text}`", [site.replace(node, f"mesh={text}")])
     if _is_mesh(site, mesh):
-        return site.fix(Safety.UNSAFE, "write: `None`, and the mesh once", [site.replace(given, "None")])
+        return site.fix(Safety.UNSAFE, "write: `None`, and the mesh once", [site.replace(expression, "None")])
     other = site.text(mesh)
     return site.fix(
         Safety.SAFE if _is_mapping(site, mesh) else Safety.UNSAFE,
         f"write: `{other}`, then `{text}`",
-        [site.replace(given, other), site.replace(mesh, text)],
+        [site.replace(expression, other), site.replace(mesh, text)],
     )
 
 
-def _is_mesh(site: Site, given: ast.expr) -> bool:
+def _is_mesh(site: Site, expression: ast.expr) -> bool:
     """Return whether the value is a mesh in all calls."""
-    return all(site.mesh_of(one) is not None for one in options(site.program.followed(site.value(given))))
+    return all(site.mesh_of(one) is not None for one in options(site.program.followed(site.value(expression))))
 
 
-def _is_mapping(site: Site, given: ast.expr) -> bool:
+def _is_mapping(site: Site, expression: ast.expr) -> bool:
     """Return whether the value is a dict in all calls."""
-    return all(isinstance(one, Table) for one in options(site.program.followed(site.value(given))))
+    return all(isinstance(one, Table) for one in options(site.program.followed(site.value(expression))))

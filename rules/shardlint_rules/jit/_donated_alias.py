@@ -13,7 +13,7 @@ from shardlint.model.values import CallResult, ClassValue, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
-from shardlint_rules.jit.donated import is_buffer_taken
+from shardlint_rules.jit.donations import is_buffer_taken
 
 _Loop = ast.For | ast.AsyncFor | ast.While
 

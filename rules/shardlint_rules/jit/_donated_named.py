@@ -28,7 +28,7 @@ _JITS = compile_lazily(r"^(?:jit|pjit|pmap|filter_jit|filter_pmap|named_jit)$")
 _MOST = 32
 
 
-class Named(NamedTuple):
+class NamedDonation(NamedTuple):
     """A donated parameter, and what it is by its name."""
 
     name: str
@@ -45,7 +45,7 @@ class Wrapped(NamedTuple):
 
 def find_unupdated_donations(
     file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated: list[str]
-) -> list[Named]:
+) -> list[NamedDonation]:
     """The donated parameters that are no state by their names and that no result updates."""
     returned = returned_expressions(file, node)
     if not returned:
@@ -63,11 +63,11 @@ def find_unupdated_donations(
         if mentioned or not mentions_name(node, name):
             continue
         if _NUMBER.search(name) and name not in said.replace("(", " ").replace(",", " ").split():
-            matches.append(Named(name, "a number by its name"))
+            matches.append(NamedDonation(name, "a number by its name"))
         elif not delegates and _BATCH.search(name) and not _DATA_SAID.search(said):
-            matches.append(Named(name, "data by its name"))
+            matches.append(NamedDonation(name, "data by its name"))
         elif not delegates and not attention and _KEY.search(name) and not _KEYS_SAID.search(said):
-            matches.append(Named(name, "a random key by its name"))
+            matches.append(NamedDonation(name, "a random key by its name"))
     return matches
 
 

@@ -9,7 +9,7 @@ from shardlint.model.signatures import Jitted
 from shardlint.model.values import CallArguments, Function, Transformed, Value
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.jit.sharded import SeenCall, calls_of_wrapped
+from shardlint_rules.jit.in_shardings_entries import SeenCall, calls_of_wrapped
 
 
 @dataclass(frozen=True)
@@ -34,29 +34,29 @@ def find_shifted_position(site: Site, donated: tuple[int, ...]) -> Shifted | Non
     return None
 
 
-def _find_shifted_donation(seen: SeenCall, number: int, donated: tuple[int, ...]) -> Shifted | None:
-    call, file = seen.call, seen.file
-    if seen.count_positional is None or number >= len(call.args) or call.keywords:
+def _find_shifted_donation(seen_call: SeenCall, number: int, donated: tuple[int, ...]) -> Shifted | None:
+    call, file = seen_call.call, seen_call.file
+    if seen_call.count_positional is None or number >= len(call.args) or call.keywords:
         return None
-    again = _rebound_names(seen)
+    again = _rebound_names(seen_call)
     given = [file.source_text(one) for one in call.args]
-    for count, what in _count_bound_positions(seen.function):
+    for count, what in _count_bound_positions(seen_call.function):
         meant = number - count
         if meant < 0 or meant >= len(given) or given[meant] not in again:
             continue
         if meant in donated or given[number] in again:
             continue
-        return Shifted(given[number], given[meant], meant, number, what, seen)
+        return Shifted(given[number], given[meant], meant, number, what, seen_call)
     return None
 
 
-def _rebound_names(seen: SeenCall) -> set[str]:
+def _rebound_names(seen_call: SeenCall) -> set[str]:
     """The names and attributes that the result of a call, or parts of it, are bound to."""
-    statement = seen.file.parent(seen.call)
-    if not isinstance(statement, ast.Assign) or statement.value is not seen.call:
+    statement = seen_call.file.parent(seen_call.call)
+    if not isinstance(statement, ast.Assign) or statement.value is not seen_call.call:
         return set()
     targets = [part for one in statement.targets for part in (getattr(one, "elts", None) or [one])]
-    return {seen.file.source_text(one) for one in targets if isinstance(one, ast.Name | ast.Attribute)}
+    return {seen_call.file.source_text(one) for one in targets if isinstance(one, ast.Name | ast.Attribute)}
 
 
 def _count_bound_positions(function: Jitted) -> list[tuple[int, str]]:

@@ -18,7 +18,7 @@ _DEPTH = 4
 
 
 @dataclass(frozen=True)
-class Handed:
+class HelperSpecs:
     """A tree of specs at a call of a helper: what the helper makes of it, and for which setting."""
 
     node: ast.expr
@@ -27,7 +27,7 @@ class Handed:
     helper: str
 
 
-def jits_made_from_specs(site: Site) -> Iterator[Handed]:
+def jits_made_from_specs(site: Site) -> Iterator[HelperSpecs]:
     """Yield the jits that helpers make with the tree that begins with the site's spec."""
     file, top = site.file, _outermost_display(site)
     if top is site.call or _first_call_in_display(site, top) is not site.call:
@@ -87,7 +87,7 @@ def _call_with_argument(file: FileFacts, node: ast.expr) -> ast.Call | None:
     return parent if isinstance(parent, ast.Call) and parent.func is not node else None
 
 
-def _specs_from_helper(site: Site, node: ast.expr, call: ast.Call, helper: Function) -> Iterator[Handed]:
+def _specs_from_helper(site: Site, node: ast.expr, call: ast.Call, helper: Function) -> Iterator[HelperSpecs]:
     evaluator = site.program.evaluator
     parameters = parameters_of_definition(helper.node)
     parameters = parameters.without_first() if helper.bound and parameters.positional else parameters
@@ -102,7 +102,7 @@ def _specs_from_helper(site: Site, node: ast.expr, call: ast.Call, helper: Funct
         for setting in SHARDING_SETTINGS:
             place = function.setting_expression(setting)
             if place is not None and _depends_on_parameter(place, names[0]):
-                yield Handed(node, function, setting, getattr(helper.node, "name", "the helper"))
+                yield HelperSpecs(node, function, setting, getattr(helper.node, "name", "the helper"))
 
 
 def _depends_on_parameter(place: Place, name: str, depth: int = 0) -> bool:

@@ -22,12 +22,12 @@ def asks_for_a_place(site: Site) -> bool:
     )
 
 
-def is_call_placing(made: CallResult, evaluator: Evaluator) -> bool:
+def is_call_placing(call_result: CallResult, evaluator: Evaluator) -> bool:
     """Return the same for a call that is the value of an expression, including `jax.tree.map(jax.device_put, tree)`."""
-    call = made.call
-    if call is None or made.api not in PLACING:
+    call = call_result.call
+    if call is None or call_result.api not in PLACING:
         return True
-    where = call.argument_for(PLACING[made.api], SIGNATURES.get(made.api, ()))
+    where = call.argument_for(PLACING[call_result.api], SIGNATURES.get(call_result.api, ()))
     if where is None:
         return call.open_keywords or (call.open_positional and not _maps_one_tree(call))
     found = options(evaluator.value(where, call.environment))

@@ -36,15 +36,15 @@ def returned_values(site: Site, function: Value) -> list[Value]:
     ]
 
 
-def do_trees_differ(given: Value | None, returned: Value) -> bool:
+def do_trees_differ(value: Value | None, returned: Value) -> bool:
     """Return whether the structure of a tree of settings surely differs from that of a result."""
     if isinstance(returned, Table) and not returned.open:
-        return isinstance(given, Items)
+        return isinstance(value, Items)
     if not isinstance(returned, Items) or returned.open or returned.kind not in ("tuple", "list"):
         return False
-    if not isinstance(given, Items):
+    if not isinstance(value, Items):
         return True
-    return given.kind != returned.kind or len(given.items) != len(returned.items)
+    return value.kind != returned.kind or len(value.items) != len(returned.items)
 
 
 def container_name(value: Value | None) -> str:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.deciding import deciding_part, is_tracer_test
+from shardlint.model.deciding_tests import deciding_part, is_tracer_test
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector

@@ -71,17 +71,17 @@ class ConstraintToOwnSharding(Rule):
         return _make_finding(site, target, target.value, "This raises AttributeError", Harm.CRASH)
 
 
-def _make_finding(site: Site, node: ast.expr, asked: ast.expr, effect: str, harm: Harm) -> Finding | None:
+def _make_finding(site: Site, node: ast.expr, expression: ast.expr, effect: str, harm: Harm) -> Finding | None:
     """The finding of a read or test, if it is of a tracer."""
-    why = tracer_in_sight(site.program, Place(site.file, asked))
-    if not why or (site.region.is_proven and isinstance(asked, ast.Name) and not _is_used(site, asked)):
+    why = tracer_in_sight(site.program, Place(site.file, expression))
+    if not why or (site.region.is_proven and isinstance(expression, ast.Name) and not _is_used(site, expression)):
         return None
     return site.finding(
         node,
-        f"{effect}: `{site.text(asked)}` is a tracer and has no sharding.",
+        f"{effect}: `{site.text(expression)}` is a tracer and has no sharding.",
         help="read the sharding outside of the traced function, and use the variable of the enclosing scope",
         harm=harm,
-        why=f"in every call in the project `{site.text(asked)}` comes from {why}",
+        why=f"in every call in the project `{site.text(expression)}` comes from {why}",
     )
 
 
@@ -97,7 +97,7 @@ def _is_guarded(site: Site) -> bool:
     return False
 
 
-def _is_used(site: Site, asked: ast.Name) -> bool:
+def _is_used(site: Site, name: ast.Name) -> bool:
     """True if code does more with a name than read its sharding, as it would with an object of another kind."""
-    same = (one for one in site.file.find_mentions(asked.id) if isinstance(one, ast.Name))
+    same = (one for one in site.file.find_mentions(name.id) if isinstance(one, ast.Name))
     return any(getattr(site.file.parent(one), "attr", "") != "sharding" for one in same)

@@ -15,7 +15,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax.bindings import lookup_bindings
 from shardlint_rules.jit import _memories
-from shardlint_rules.jit._putting import (
+from shardlint_rules.jit._device_put_targets import (
     MAPS,
     Placement,
     annotated_sharding_class,
@@ -28,7 +28,7 @@ from shardlint_rules.jit._putting import (
     shard_map_around,
     source_of_none,
 )
-from shardlint_rules.jit._putting import PUT as _PUT
+from shardlint_rules.jit._device_put_targets import PUT as _PUT
 from shardlint_rules.jit.tracer_tests import knows_it_is_traced
 
 _UNCHECKED = compile_lazily(r"check_(?:vma|rep)\s*=\s*False")

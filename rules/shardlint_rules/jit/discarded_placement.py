@@ -26,18 +26,18 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.enclosing import enclosing_nodes, is_exception_caught
-from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped_result_message
-from shardlint_rules.jit._lost_later import find_unread_tree_name
-from shardlint_rules.jit._own_manager import MANAGER_WORDS, context_of_unused_manager
-from shardlint_rules.jit._placing_calls import asks_for_a_place, is_call_placing
-from shardlint_rules.jit._pure_dropped import (
+from shardlint_rules.jit._discarded_maps import (
     MAPPED,
     UPDATES,
     find_dropped_update,
     find_map_statement,
     is_map_dropped,
 )
-from shardlint_rules.jit._synced_unread import SYNCED, unread_synced_call
+from shardlint_rules.jit._discarded_results import MAKING, ONLY_GIVING, dropped_result_message
+from shardlint_rules.jit._own_manager import MANAGER_WORDS, context_of_unused_manager
+from shardlint_rules.jit._placing_calls import asks_for_a_place, is_call_placing
+from shardlint_rules.jit._unread_collectives import SYNCED, unread_synced_call
+from shardlint_rules.jit._unread_placements import find_unread_tree_name
 
 _MAP = "jax.tree.map"
 # Beside these a map over trees is looked at for placements too.
@@ -272,12 +272,12 @@ class DiscardedPlacement(Rule):
             kept=_NO_PLACE,
         )
 
-    def _report_through(self, site: Site, made: list[CallResult]) -> Finding | None:
+    def _report_through(self, site: Site, call_results: list[CallResult]) -> Finding | None:
         """A call that comes to placements: through `jax.tree.map`, or a function that does nothing else."""
-        if not any(is_call_placing(one, site.program.evaluator) for one in made):
+        if not any(is_call_placing(one, site.program.evaluator) for one in call_results):
             return None
-        by = made[0].api.rpartition(".")[2]
-        where = made[0].call.place if made[0].call is not None else None
+        by = call_results[0].api.rpartition(".")[2]
+        where = call_results[0].call.place if call_results[0].call is not None else None
         at = f" at line {where.line}" if where is not None and where.file is site.file else ""
         value, name = _find_subject(site), site.result_use[1]
         if name:

@@ -16,8 +16,13 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax.bindings import lookup_bindings, reaching_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.jit._donated_shifted import find_shifted_position
+from shardlint_rules.jit.in_shardings_entries import (
+    SeenCall,
+    calls_of_wrapped,
+    describe_function,
+    make_positional_fix,
+)
 from shardlint_rules.jit.parameters import explain_lost_entries, given_entries
-from shardlint_rules.jit.sharded import SeenCall, calls_of_wrapped, describe_function, make_positional_fix
 
 
 class DonateIndex(Rule):
@@ -203,10 +208,10 @@ def _report_keyword_arguments(site: Site, functions: list[Jitted]) -> Iterator[F
         )
 
 
-def _undonated_keywords(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:
+def _undonated_keywords(seen_call: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:
     """The keyword arguments of a call that stand at donated positions."""
-    count, parameters, given = seen.count_positional, seen.function.parameters, seen.call.keywords
-    if count is None or seen.arguments.open_keywords:
+    count, parameters, given = seen_call.count_positional, seen_call.function.parameters, seen_call.call.keywords
+    if count is None or seen_call.arguments.open_keywords:
         return []
     known = parameters.positional if parameters is not None and not parameters.star else ()
     unmet = [number for number in donated if number >= count]
@@ -216,9 +221,9 @@ def _undonated_keywords(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.ke
     return [one for one in given if one.arg in named_so]
 
 
-def _reason_read_after_call(seen: SeenCall, node: ast.expr) -> str:
+def _reason_read_after_call(seen_call: SeenCall, node: ast.expr) -> str:
     """Why an argument had better not be donated: it is read after the call; empty where it is not."""
-    file, call = seen.file, seen.call
+    file, call = seen_call.file, seen_call.call
     if isinstance(node, ast.Call):
         return ""
     if not isinstance(node, ast.Name):
@@ -244,11 +249,11 @@ def _reason_read_after_call(seen: SeenCall, node: ast.expr) -> str:
     return ""
 
 
-def _make_by_position_fix(site: Site, seen: SeenCall) -> Fix | None:
-    if seen.function.setting_expression("in_axes") is not None:
+def _make_by_position_fix(site: Site, seen_call: SeenCall) -> Fix | None:
+    if seen_call.function.setting_expression("in_axes") is not None:
         return None  # a keyword argument is mapped along its first dimension whatever in_axes says
     why = "the arguments are donated from now on and must not be read again"
-    return make_positional_fix(site, seen, seen.call.keywords, why)
+    return make_positional_fix(site, seen_call, seen_call.call.keywords, why)
 
 
 def _wrapper_name(function: Jitted) -> str:

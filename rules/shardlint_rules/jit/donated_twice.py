@@ -22,9 +22,14 @@ from shardlint.rules_api.rule import (
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.guards import expected_to_fail
-from shardlint_rules.jit._kept_by_init import INITS, find_arrays_shared_by_init
-from shardlint_rules.jit._one_for_two import COPIES, GIVEN_TWICE, call_donating_duplicate, duplicated_keywords
-from shardlint_rules.jit.donated import (
+from shardlint_rules.jit._arrays_kept_by_init import INITS, find_arrays_shared_by_init
+from shardlint_rules.jit._duplicated_values import (
+    COPIES,
+    GIVEN_TWICE,
+    call_donating_duplicate,
+    duplicated_keywords,
+)
+from shardlint_rules.jit.donations import (
     certainty_of_handover,
     describe_place,
     donation_keyword,

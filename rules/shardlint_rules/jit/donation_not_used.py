@@ -15,11 +15,11 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Viola
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._donated_named import (
     WEIGHTS,
-    Named,
+    NamedDonation,
     find_unupdated_donations,
     function_under_donating_decorator,
 )
-from shardlint_rules.jit.donated import donation_node
+from shardlint_rules.jit.donations import donation_node
 from shardlint_rules.jit.no_output import is_sliced_elementwise, reason_no_output_fits
 from shardlint_rules.jit.results import count_results as counted
 from shardlint_rules.jit.results import returned_expressions
@@ -156,7 +156,7 @@ def _find_donation(site: Site) -> tuple[ast.keyword | None, Jitted | None]:
     return keyword, functions[0] if len(functions) == 1 else None
 
 
-def _report_named(site: Site, keyword: ast.keyword, arguments: list[Named]) -> Finding | None:
+def _report_named(site: Site, keyword: ast.keyword, arguments: list[NamedDonation]) -> Finding | None:
     if not arguments:
         return None
     shown = ", ".join(f"`{one.name}`" for one in arguments)

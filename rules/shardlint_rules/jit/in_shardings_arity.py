@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.evaluator.assume import Assuming
+from shardlint.model.evaluator.assumed_values import Assuming
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted
 from shardlint.model.values import Items, Place
 from shardlint.rules_api.rule import (
@@ -22,10 +22,10 @@ from shardlint.rules_api.rule import (
     detector,
 )
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._handed_specs import Handed, jits_made_from_specs
+from shardlint_rules.jit._handed_specs import HelperSpecs, jits_made_from_specs
 from shardlint_rules.jit._structure import container_name, do_trees_differ, is_tree, returned_values
 from shardlint_rules.jit._trees import container_kind
-from shardlint_rules.jit.sharded import (
+from shardlint_rules.jit.in_shardings_entries import (
     Counts,
     calls_of_wrapped,
     count_of,
@@ -122,11 +122,11 @@ class InShardingsArity(Rule):
             why="`nnx.get_named_sharding` returns shardings in Variables, and `nnx.jit` accepts none there",
         )
 
-    def _compare_with_helper(self, site: Site, one: Handed) -> Finding | None:
+    def _compare_with_helper(self, site: Site, helper_specs: HelperSpecs) -> Finding | None:
         """A tree of specs that does not fit the function which a helper compiles with it."""
-        function, value = one.function, keyword_tree(site, one.function, one.setting)
-        given = count_of(site, function, one.setting)
-        if one.setting == "in_shardings":
+        function, value = helper_specs.function, keyword_tree(site, helper_specs.function, helper_specs.setting)
+        given = count_of(site, function, helper_specs.setting)
+        if helper_specs.setting == "in_shardings":
             counted = counts_of_parameters(site, function)
             if (
                 given is None
@@ -142,11 +142,12 @@ class InShardingsArity(Rule):
                 return None
             takes, has = f"returns {container_name(returned[0])}", f"is {container_name(value)}"
         return site.finding(
-            one.node,
-            f"The jit in `{one.helper}` raises ValueError: {one.setting} {has}, and "
+            helper_specs.node,
+            f"The jit in `{helper_specs.helper}` raises ValueError: {helper_specs.setting} {has}, and "
             f"{describe_function(function)} {takes}.",
-            why=f"{one.setting} has one entry per {'argument' if one.setting == 'in_shardings' else 'result'}",
-            help=_INPUTS if one.setting == "in_shardings" else _OUTPUTS,
+            why=f"{helper_specs.setting} has one entry per "
+            f"{'argument' if helper_specs.setting == 'in_shardings' else 'result'}",
+            help=_INPUTS if helper_specs.setting == "in_shardings" else _OUTPUTS,
         )
 
     def _check_in_shardings(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
@@ -245,9 +246,9 @@ class InShardingsArity(Rule):
         )
 
 
-def _describe_accepted_count(found: Counts) -> str:
-    if found.most is None:
-        return f"at least {format_count(found.least, 'argument')}"
-    count = format_count(found.most, "argument")
-    count = count if found.least == found.most else f"{found.least} to {count}"
-    return f"{count} that {'is' if found.most == 1 else 'are'} not static" if found.static else count
+def _describe_accepted_count(counts: Counts) -> str:
+    if counts.most is None:
+        return f"at least {format_count(counts.least, 'argument')}"
+    count = format_count(counts.most, "argument")
+    count = count if counts.least == counts.most else f"{counts.least} to {count}"
+    return f"{count} that {'is' if counts.most == 1 else 'are'} not static" if counts.static else count

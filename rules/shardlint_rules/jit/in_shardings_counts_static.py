@@ -9,7 +9,7 @@ from shardlint.model.signatures import JITS, Jitted
 from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.sharded import count_of, counts_of_parameters, describe_function
+from shardlint_rules.jit.in_shardings_entries import count_of, counts_of_parameters, describe_function
 
 
 class InShardingsCountsStatic(Rule):

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from shardlint.model.signatures import JITS
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.sharded import calls_of_wrapped, keyword_value, make_positional_fix, may_be_none
+from shardlint_rules.jit.in_shardings_entries import (
+    calls_of_wrapped,
+    keyword_value,
+    make_positional_fix,
+    may_be_none,
+)
 
 
 class InShardingsWithKeywords(Rule):

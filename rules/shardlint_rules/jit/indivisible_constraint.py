@@ -15,8 +15,8 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Viola
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import is_exception_caught
 from shardlint_rules.jit._divided_already import KEYWORDS, SAYING, find_divided_sizes
-from shardlint_rules.jit._made import (
-    Made,
+from shardlint_rules.jit._made_arrays import (
+    MadeArray,
     arrays_in_tree,
     find_returned_arrays,
     is_nested,
@@ -88,7 +88,7 @@ class IndivisibleConstraint(Rule):
             place = Place(site.file, array)
             environment = site.program.evaluator.environment(place)
             yield from self._report_indivisible_leaf(
-                site, target, arrays_in_tree(site, Made(place, environment, found[0]))
+                site, target, arrays_in_tree(site, MadeArray(place, environment, found[0]))
             )
         if parts is None or parts[0] is None:
             return
@@ -162,23 +162,23 @@ class IndivisibleConstraint(Rule):
         yield from self._report_indivisible_leaf(site, shardings, chain.from_iterable(every))
 
     def _report_indivisible_leaf(
-        self, site: Site, shardings: ast.expr, parts: Iterable[Made]
+        self, site: Site, shardings: ast.expr, parts: Iterable[MadeArray]
     ) -> Iterator[Finding]:
         """One finding for the first array of a tree that its sharding does not divide."""
         problems = (self._report_indivisible_part(site, shardings, one) for one in parts)
         yield from islice((one for one in problems if one is not None), 1)
 
-    def _report_indivisible_part(self, site: Site, shardings: ast.expr, one: Made) -> Finding | None:
-        parts = site.shardings.mesh_and_spec(one.sharding)
+    def _report_indivisible_part(self, site: Site, shardings: ast.expr, made_array: MadeArray) -> Finding | None:
+        parts = site.shardings.mesh_and_spec(made_array.sharding)
         if parts is None or parts[0] is None or not (sizes := _list_sizes(parts[0])):
             return None
-        shape = one.array_shape(site)
+        shape = made_array.array_shape(site)
         problem = _first_undivided_dimension(parts[1], sizes, shape) if shape is not None else None
         if problem is None or shape is None:
             return None
         axis, size, split, names = problem
-        text = " ".join(one.place.source_text().split())
-        stacked = axis < len(one.stacked) and len(parts[1].entries) <= len(shape) - len(one.stacked)
+        text = " ".join(made_array.place.source_text().split())
+        stacked = axis < len(made_array.stacked) and len(parts[1].entries) <= len(shape) - len(made_array.stacked)
         return site.finding(
             shardings,
             f"{'This' if site.api == _PUT else 'The call'} raises ValueError: "

@@ -22,7 +22,7 @@ from shardlint.rules_api.rule import (
 )
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.jit.fresh import BESIDE, STATE, describe_fresh_result
+from shardlint_rules.jit.fresh_results import BESIDE, STATE, describe_fresh_result
 
 _JITS = ("jax.jit", "equinox.filter_jit")
 # The arrays may be placed in another file than the one that says what is made like them.

@@ -238,13 +238,13 @@ def _is_only_called_here(site: Site, created: ast.AST) -> bool:
     return bool(uses) and all(_is_called(site.file, use, home) for use in uses)
 
 
-def _is_called(file: FileFacts, use: ast.AST, home: Scope) -> bool:
+def _is_called(file: FileFacts, use: ast.AST, scope: Scope) -> bool:
     """True if a name is called in the scope itself, not in a nested function."""
     parent = file.parent(use)
     return (
         isinstance(parent, ast.Call)
         and parent.func is use
-        and file.evaluation_scope(use).enclosing_function() is home.enclosing_function()
+        and file.evaluation_scope(use).enclosing_function() is scope.enclosing_function()
     )
 
 

@@ -22,7 +22,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
-from shardlint_rules.jit.leaf import array_values, may_be_sharded_array, trees_mapped_over
+from shardlint_rules.jit.mapped_leaves import array_values, may_be_sharded_array, trees_mapped_over
 
 _BACK = ("jax.numpy.asarray", "jax.numpy.array", "jax.device_put")
 _WHERE = ("device", "sharding", "out_sharding")

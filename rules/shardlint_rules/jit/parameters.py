@@ -9,7 +9,7 @@ from shardlint.facts.jit_settings import argnum_positions, setting_names
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.signatures import Jitted, Parameters
 from shardlint.model.values import Function
-from shardlint_rules.jit.sharded import describe_function
+from shardlint_rules.jit.in_shardings_entries import describe_function
 
 
 def given_entries(function: Jitted, setting: str, evaluator: Evaluator) -> list[int | str]:

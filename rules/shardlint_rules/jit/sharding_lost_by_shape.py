@@ -9,8 +9,8 @@ from typing import ClassVar
 from shardlint.facts.placements import is_inside_placing_call, is_placed_later, placed_by_callers
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.fresh import SHAPED
-from shardlint_rules.jit.leaf import array_values, may_be_sharded_array, trees_mapped_over
+from shardlint_rules.jit.fresh_results import SHAPED
+from shardlint_rules.jit.mapped_leaves import array_values, may_be_sharded_array, trees_mapped_over
 
 # The shape itself, not a size of it: `x.shape[0]` is in many more files.
 _WHOLE = (".shape)", ".shape,", ".shape\n")

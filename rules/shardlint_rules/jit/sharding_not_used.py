@@ -21,7 +21,7 @@ from shardlint.rules_api.rule import Finding, Harm, Rule, Takes, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import parameters_with_defaults, walk_nodes
-from shardlint_rules.jit._unplaced import (
+from shardlint_rules.jit._unplaced_arrays import (
     class_with_unread_attribute,
     created_arrays,
     gets_mesh_from_callers,

@@ -9,8 +9,8 @@ from shardlint.facts.jit_settings import STATIC_SETTINGS
 from shardlint.model.signatures import JITS
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
+from shardlint_rules.jit.in_shardings_entries import describe_function
 from shardlint_rules.jit.parameters import explain_lost_entries, given_entries
-from shardlint_rules.jit.sharded import describe_function
 
 
 class StaticArgumentNotTaken(Rule):

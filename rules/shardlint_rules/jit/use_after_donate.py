@@ -18,7 +18,7 @@ from shardlint.syntax import Binding, FileFacts
 from shardlint.syntax.guards import expected_to_fail
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.jit._donated_alias import Alias, find_donated_aliases
-from shardlint_rules.jit.donated import (
+from shardlint_rules.jit.donations import (
     certainty_of_handover,
     describe_place,
     donation_keyword,
@@ -94,12 +94,13 @@ class UseAfterDonate(Rule):
             for one in find_donated_aliases(site):
                 yield self._report_alias_read(site, one)
 
-    def _report_alias_read(self, site: Site, one: Alias) -> Finding:
-        text, line = site.text(one.node), one.call.call.lineno
+    def _report_alias_read(self, site: Site, alias: Alias) -> Finding:
+        text, line = site.text(alias.node), alias.call.call.lineno
         return site.finding(
-            one.node,
-            f"Reading `{one.name}` at line {one.read.lineno} raises: the next call at line {line} donates its buffer.",
-            why=f"`{one.name}` has the same buffer as `{text}`, and {wrapper_name(one.call.api)} donates `{text}`",
+            alias.node,
+            f"Reading `{alias.name}` at line {alias.read.lineno} raises: the next call at line {line} donates its "
+            "buffer.",
+            why=f"`{alias.name}` has the same buffer as `{text}`, and {wrapper_name(alias.call.api)} donates `{text}`",
             help=f"copy `{text}` first: `jax.tree.map(jnp.copy, {text})`",
             certainty=Certainty.PROVEN,
         )

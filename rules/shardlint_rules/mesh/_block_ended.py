@@ -18,7 +18,7 @@ _KINDS: tuple[ContextKind, ...] = ("with mesh", "set_mesh", "use_mesh")
 
 
 @dataclass(frozen=True)
-class Beside:
+class CallOutsideBlock:
     """The call outside, and the `with` in the same block, or one around it, of the same function."""
 
     call: Place
@@ -30,7 +30,7 @@ class Beside:
         return self.entered.lineno < self.call.line
 
 
-def find_call_outside_block(site: Site, useless: tuple[ContextKind, ...]) -> Beside | None:
+def find_call_outside_block(site: Site, useless: tuple[ContextKind, ...]) -> CallOutsideBlock | None:
     """The first such call. `useless` are the kinds of contexts that do not serve the site."""
     kinds = tuple(kind for kind in _KINDS if kind not in useless)
     met: set[ast.AST] = set()
@@ -42,7 +42,7 @@ def find_call_outside_block(site: Site, useless: tuple[ContextKind, ...]) -> Bes
 
 def _search_callers(
     site: Site, place: Place, kinds: tuple[ContextKind, ...], met: set[ast.AST], depth: int
-) -> Iterator[Beside]:
+) -> Iterator[CallOutsideBlock]:
     file, node = place.file, place.node
     if (
         depth > _DEPTH
@@ -58,7 +58,7 @@ def _search_callers(
     if entered is not None:
         around = site.program.surrounding_contexts(file, node)
         if not around.contexts and not any(map(file.contains_text, ("enter_context", ".__enter__("))):
-            yield Beside(place, entered)
+            yield CallOutsideBlock(place, entered)
         return
     if scope is None or scope.node in met:
         return

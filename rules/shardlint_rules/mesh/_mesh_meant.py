@@ -28,14 +28,14 @@ NO_MESH = "no single name for a mesh is in scope"
 
 
 @dataclass(frozen=True)
-class Meant:
+class MeshExpression:
     """How the mesh is written; or why none is."""
 
     name: str | None
     why: str = ""
 
 
-def choose_meant_mesh(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext] = ()) -> Meant:
+def choose_meant_mesh(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext] = ()) -> MeshExpression:
     """The mesh that `specs` mean at a site, of which `entered` are the mesh contexts around its calls.
 
     What is nearest counts: a parameter or variable of the function, then the mesh that the object keeps, then one
@@ -53,7 +53,7 @@ def choose_meant_mesh(site: Site, specs: Sequence[Spec], entered: Sequence[MeshC
     if of_object is not None and (of_object.name is not None or not brought):
         return of_object
     if brought:
-        return Meant(brought[0]) if len(brought) == 1 else Meant(None, _format_alternatives(brought))
+        return MeshExpression(brought[0]) if len(brought) == 1 else MeshExpression(None, _format_alternatives(brought))
     found = _mesh_names_in_scopes(site, [scope for scope in site.scope.enclosing_scopes() if scope.kind == "module"])
     found = _meshes_with_axes(site, found, specs)
     if (
@@ -61,7 +61,7 @@ def choose_meant_mesh(site: Site, specs: Sequence[Spec], entered: Sequence[MeshC
         and not _are_contexts_mesh(site, found[0], entered)
         and (line := _other_mesh_made(site, found[0], specs))
     ):
-        return Meant(None, f"{line} creates a mesh that may differ from `{found[0]}` of the module")
+        return MeshExpression(None, f"{line} creates a mesh that may differ from `{found[0]}` of the module")
     name = found[0] if len(found) == 1 else None
     return _check_mesh_contexts(site, name, entered, _format_alternatives(found) if found else NO_MESH)
 
@@ -131,20 +131,20 @@ def _meshes_from_parameters(site: Site) -> list[str]:
     return found
 
 
-def _check_mesh_contexts(site: Site, name: str | None, entered: Sequence[MeshContext], why: str) -> Meant:
+def _check_mesh_contexts(site: Site, name: str | None, entered: Sequence[MeshContext], why: str) -> MeshExpression:
     if name is None:
-        return Meant(None, why)
+        return MeshExpression(None, why)
     made = _call_making_mesh(site, name)
     for context in entered:
         if _is_entered_mesh_named(site, name, context):
             continue
         if context.mesh is None:
-            return Meant(
+            return MeshExpression(
                 None, f"a call runs under `{context.place.source_text()}`, and its mesh may differ from `{name}`"
             )
         if made is not None and context.mesh.place.node is not made:
-            return Meant(None, f"a call runs under a mesh other than `{name}`")
-    return Meant(name)
+            return MeshExpression(None, f"a call runs under a mesh other than `{name}`")
+    return MeshExpression(name)
 
 
 def _is_entered_mesh_named(site: Site, name: str, context: MeshContext) -> bool:
@@ -202,7 +202,7 @@ def _stands_for_mesh(site: Site, scope: Scope, name: str) -> bool:
     return is_mesh(values)
 
 
-def _mesh_of_object(site: Site) -> Meant | None:
+def _mesh_of_object(site: Site) -> MeshExpression | None:
     """The mesh that the object of the method around the site keeps; None where it keeps none that is seen."""
     for scope in site.scope.enclosing_scopes():
         if scope.kind != "function" or scope.parent is None or scope.parent.kind != "class":
@@ -216,10 +216,10 @@ def _mesh_of_object(site: Site) -> Meant | None:
         if not found:
             return None
         if first is None or static or scope.node.name == "__init__" or _is_of_class(site, scope.node):
-            return Meant(None, f"the object has a mesh in `{found[0]}`")
+            return MeshExpression(None, f"the object has a mesh in `{found[0]}`")
         if len(found) > 1 or lookup_bindings(site.file, site.syntax, first.arg)[1] is not scope:
-            return Meant(None, f"the object has meshes in {' and '.join(f'`{one}`' for one in found)}")
-        return Meant(found[0])
+            return MeshExpression(None, f"the object has meshes in {' and '.join(f'`{one}`' for one in found)}")
+        return MeshExpression(found[0])
     return None
 
 

@@ -11,7 +11,7 @@ from shardlint.facts.made_meshes import files_making_meshes, meshes_made_in
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
-from shardlint_rules.mesh.given import Given, may_axis_be_bound, named_axes, node_of_axis
+from shardlint_rules.mesh.spec_arguments import SpecArgument, may_axis_be_bound, named_axes, node_of_axis
 
 _SPEC = "jax.sharding.PartitionSpec"
 # What leaves axes out that a mesh does not have, or asks for them; and meshes that come from libraries.
@@ -83,7 +83,7 @@ class AxisOfNoMesh(Rule):
             if axis not in made and axis.isidentifier() and not may_axis_be_bound(site, axis, _MAPS):
                 near = difflib.get_close_matches(axis, sorted(made), n=1, cutoff=_NEAR)
                 yield site.finding(
-                    node_of_axis(site, Given(spec, site.call, True), entry, axis),
+                    node_of_axis(site, SpecArgument(spec, site.call, True), entry, axis),
                     f'A sharding with this spec raises ValueError: no mesh of the program has an axis "{axis}".',
                     label=f'did you mean "{near[0]}"?' if near else "",
                     help=f"write one of {listed}, or None for a replicated dimension",

@@ -13,7 +13,14 @@ from shardlint.model.values import Api, Parameter, Unknown, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.bindings import lookup_bindings
-from shardlint_rules.mesh.given import TAKERS, WAKES, Given, given_specs, named_axes, node_of_axis
+from shardlint_rules.mesh.spec_arguments import (
+    TAKERS,
+    WAKES,
+    SpecArgument,
+    given_specs,
+    named_axes,
+    node_of_axis,
+)
 
 _SPEC = "jax.sharding.PartitionSpec"
 
@@ -113,19 +120,19 @@ class DuplicateAxis(Rule):
             why="a mesh axis shards one dimension only, and nothing marks these names as logical",
         )
 
-    def _report_repeated(self, site: Site, one: Given, axis: str) -> Finding:
-        mentions = [entry for entry, name in named_axes(one.spec) if name == axis]
+    def _report_repeated(self, site: Site, argument: SpecArgument, axis: str) -> Finding:
+        mentions = [entry for entry, name in named_axes(argument.spec) if name == axis]
         again = mentions[1]
         nth = 1 if again is mentions[0] else 0  # twice inside one tuple
-        node = node_of_axis(site, one, again, axis, nth)
+        node = node_of_axis(site, argument, again, axis, nth)
         error = "DuplicateSpecError" if site.allows("jax", ">=0.5.3") else "ValueError"
         return site.finding(
             node,
             f'This raises {error}: the spec names mesh axis "{axis}" {len(mentions)} times.',
             label=f'"{axis}" again',
             help=f'keep "{axis}" once, and write None or another axis in the other places',
-            why=f"the spec is {_format_spec(one.spec)}, and on {site.release('jax')} a mesh axis shards one dimension "
-            "only",
+            why=f"the spec is {_format_spec(argument.spec)}, and on {site.release('jax')} a mesh axis shards one "
+            "dimension only",
         )
 
 

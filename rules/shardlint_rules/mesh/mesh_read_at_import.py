@@ -12,7 +12,11 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import child_nodes, parameters_with_defaults
-from shardlint_rules.mesh._imported import globals_none_until_bound, set_while_importing, when_run_at_import
+from shardlint_rules.mesh._import_time_code import (
+    globals_none_until_bound,
+    set_while_importing,
+    when_run_at_import,
+)
 
 _AMBIENT = ("jax.sharding.get_abstract_mesh", "jax.sharding.get_mesh")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.facts.shardings import literal_leaves
-from shardlint.model.evaluator.assume import Assuming
+from shardlint.model.evaluator.assumed_values import Assuming
 from shardlint.model.values import (
     Assumed,
     CallResult,

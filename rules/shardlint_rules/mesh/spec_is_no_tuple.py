@@ -31,7 +31,7 @@ _Kind = Literal["equal", "isinstance"]
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SpecUse:
     """A spec used as the tuple it no longer is, and by what it is known for a spec."""
 
     kind: _Kind
@@ -90,8 +90,8 @@ class SpecIsNoTuple(Rule):
                 if isinstance(one, ast.Call):
                     yield from self._make_finding(site, _find_spec_questions(site, one, None))
 
-    def _make_finding(self, site: Site, found: Iterable[_Seen]) -> Iterator[Finding]:
-        for seen in found:
+    def _make_finding(self, site: Site, spec_uses: Iterable[_SpecUse]) -> Iterator[Finding]:
+        for seen in spec_uses:
             listed = _is_list(site, seen.other)
             if seen.kind == "isinstance":
                 if not site.allows("jax", ">=0.6.1"):
@@ -124,7 +124,7 @@ def _header_expressions(statement: ast.AST) -> Iterator[ast.expr]:
             yield child
 
 
-def _find_spec_questions(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_Seen]:
+def _find_spec_questions(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_SpecUse]:
     """A comparison or a question of a spec: of this attribute, or of one that is no such attribute."""
     match node:
         case ast.Compare(ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
@@ -135,7 +135,7 @@ def _find_spec_questions(site: Site, node: ast.expr, spec: ast.Attribute | None)
             mine = spec is left or (spec is None and not _is_spec_attribute(left))
             why = _find_spec(site, left) if mine and _is_api(site, called, "builtins.isinstance") else None
             if why is not None and _tests_for_tuple(site, right):
-                yield _Seen("isinstance", node, left, right, False, why)
+                yield _SpecUse("isinstance", node, left, right, False, why)
             return
         case _:
             return
@@ -146,7 +146,7 @@ def _find_spec_questions(site: Site, node: ast.expr, spec: ast.Attribute | None)
             continue
         why = _find_spec(site, one)
         if why is not None:
-            yield _Seen("equal", node, one, other, answer, why)
+            yield _SpecUse("equal", node, one, other, answer, why)
             return
 
 
@@ -199,31 +199,31 @@ def _tests_for_tuple(site: Site, node: ast.expr) -> bool:
     return _is_api(site, node, "builtins.tuple")
 
 
-def _is_asserted(site: Site, seen: _Seen) -> bool:
-    outer = site.file.parent(seen.whole)
-    return isinstance(outer, ast.Assert) and outer.test is seen.whole and not seen.answer
+def _is_asserted(site: Site, spec_use: _SpecUse) -> bool:
+    outer = site.file.parent(spec_use.whole)
+    return isinstance(outer, ast.Assert) and outer.test is spec_use.whole and not spec_use.answer
 
 
-def _write_help(site: Site, seen: _Seen) -> str:
-    if seen.kind == "isinstance":
+def _write_help(site: Site, spec_use: _SpecUse) -> str:
+    if spec_use.kind == "isinstance":
         return "write `isinstance(..., (tuple, PartitionSpec))`"
-    text = site.shown(seen.spec)
+    text = site.shown(spec_use.spec)
     return f"compare `{text}` with a `PartitionSpec`, or compare `tuple({text})`"
 
 
-def _write_fix(site: Site, seen: _Seen) -> Fix | None:
+def _write_fix(site: Site, spec_use: _SpecUse) -> Fix | None:
     edits: list[Edit]
-    if seen.kind == "isinstance":
+    if spec_use.kind == "isinstance":
         spelled, imports = site.spell(_SPEC)
-        asked = site.text(seen.other)
-        inside = asked.strip()[1:-1].rstrip().rstrip(",") if isinstance(seen.other, ast.Tuple) else asked
+        asked = site.text(spec_use.other)
+        inside = asked.strip()[1:-1].rstrip().rstrip(",") if isinstance(spec_use.other, ast.Tuple) else asked
         text = f"({inside}, {spelled})"
-        edits = [site.replace(seen.other, text), *imports]
+        edits = [site.replace(spec_use.other, text), *imports]
         return site.fix(Safety.SAFE, f"test for {spelled} too", edits)
-    if isinstance(seen.other, ast.Tuple):
+    if isinstance(spec_use.other, ast.Tuple):
         spelled, imports = site.spell(_SPEC)
-        inside = ", ".join(site.text(one) for one in seen.other.elts)
-        edits = [site.replace(seen.other, f"{spelled}({inside})"), *imports]
+        inside = ", ".join(site.text(one) for one in spec_use.other.elts)
+        edits = [site.replace(spec_use.other, f"{spelled}({inside})"), *imports]
         return site.fix(Safety.SAFE, f"write {spelled}({inside})", edits)
-    text = f"tuple({site.text(seen.spec)})"
-    return site.fix(Safety.SAFE, f"write {text}", [site.replace(seen.spec, text)])
+    text = f"tuple({site.text(spec_use.spec)})"
+    return site.fix(Safety.SAFE, f"write {text}", [site.replace(spec_use.spec, text)])

@@ -17,7 +17,7 @@ from shardlint_rules.mesh._block_ended import find_call_outside_block
 from shardlint_rules.mesh._mesh_made import find_mesh_creation
 from shardlint_rules.mesh._mesh_meant import choose_meant_mesh
 from shardlint_rules.mesh._specs_with_mesh import add_mesh_to_specs
-from shardlint_rules.mesh.given import SHARDED_JITS, given_specs, jitted_node
+from shardlint_rules.mesh.spec_arguments import SHARDED_JITS, given_specs, jitted_node
 
 _JIT = "jax.jit"
 _PJIT = "jax.experimental.pjit.pjit"

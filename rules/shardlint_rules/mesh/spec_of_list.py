@@ -30,7 +30,7 @@ _OF_MODEL = frozenset("model mp tensor tp seq sequence sp context cp mdl heads e
 
 
 @dataclass(frozen=True)
-class _Held:
+class _ListEvidence:
     """Items of the argument, and the evidence for them."""
 
     items: tuple[str | None, ...]
@@ -77,7 +77,11 @@ class SpecOfList(Rule):
         """A list that is filled by the number of a dimension."""
         node = _find_entry(site)
         why = filled_by_dimension(site.file, site.call) if node is not None else ""
-        return self._make_finding(site, node, _Held(()), "by-dimension", why) if node is not None and why else None
+        return (
+            self._make_finding(site, node, _ListEvidence(()), "by-dimension", why)
+            if node is not None and why
+            else None
+        )
 
     @detector("call", finds=("by-name", "list"))
     def report_list(self, site: Site) -> Finding | None:
@@ -92,20 +96,20 @@ class SpecOfList(Rule):
                 return self._make_finding(site, node, held, *found)
         return None
 
-    def _find_form(self, site: Site, node: ast.expr, name: str, held: _Held) -> tuple[str, str] | None:
+    def _find_form(self, site: Site, node: ast.expr, name: str, list_evidence: _ListEvidence) -> tuple[str, str] | None:
         """Why a list is one for several dimensions: the form, and in words."""
-        axes = {one for one in held.items if one is not None}
-        if len(held.items) < 2:
+        axes = {one for one in list_evidence.items if one is not None}
+        if len(list_evidence.items) < 2:
             return None
-        if None in held.items:
+        if None in list_evidence.items:
             return None  # SL306 reports it
         ranks = [len(shape) for shape in shapes_under_spec(site)]
         if _ONE.search(name) or isinstance(site.scope.node, ast.Lambda):
             return None
-        if any(rank < len(held.items) for rank in ranks):
+        if any(rank < len(list_evidence.items) for rank in ranks):
             return None  # there is no dimension for each of them
         # A tuple that is called `spec` may be one entry as well, where no array and no name of one tells.
-        is_for_dimensions = held.kind == "list" or _OF_ARRAY.search(name) or ranks
+        is_for_dimensions = list_evidence.kind == "list" or _OF_ARRAY.search(name) or ranks
         if _WHOLE.search(name) and is_for_dimensions:
             return "by-name", f"`{name}` is the name of a spec"
         if axes & _OF_BATCH and axes & _OF_MODEL and _OF_ARRAY.search(name):
@@ -115,17 +119,17 @@ class SpecOfList(Rule):
             )
         return (
             ("list", "several axes of one dimension are usually written as a tuple")
-            if held.kind == "list"
+            if list_evidence.kind == "list"
             else None
         )
 
-    def _make_finding(self, site: Site, node: ast.expr, held: _Held, form: str, why: str) -> Finding:
+    def _make_finding(self, site: Site, node: ast.expr, list_evidence: _ListEvidence, form: str, why: str) -> Finding:
         inner = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else node
         callee, text = site.text(site.call.func), site.text(inner)
         whole = f"{callee}(*{text})"
         reason = "the array is sharded differently"
         fix = site.fix(Safety.UNSAFE, f"write {whole}", [site.replace(node, f"*{text}")], reason)
-        axes = ", ".join("None" if one is None else f'"{one}"' for one in held.items)
+        axes = ", ".join("None" if one is None else f'"{one}"' for one in list_evidence.items)
         shown = "its axes" if len(axes.split()) > 4 else axes
         call = f"{callee}({text if len(text.split()) < 4 else '...'})"
         return site.finding(
@@ -137,7 +141,7 @@ class SpecOfList(Rule):
             help=f"write {whole} for one axis per dimension",
             form=form,
             harm=Harm.CRASH if form == "by-dimension" else None,
-            why="; ".join(filter(None, [held.why, why])),
+            why="; ".join(filter(None, [list_evidence.why, why])),
             fix=fix,
         )
 
@@ -158,7 +162,7 @@ def _axis_list_name(node: ast.expr) -> str:
     return ""
 
 
-def _values_of_argument(site: Site, node: ast.expr, name: str) -> Iterator[_Held]:
+def _values_of_argument(site: Site, node: ast.expr, name: str) -> Iterator[_ListEvidence]:
     """Yield the possible values of the argument, from the text or else from the project's lists of its name."""
     inner = node.args[0] if isinstance(node, ast.Call) else node
     why = ""
@@ -176,14 +180,14 @@ def _values_of_argument(site: Site, node: ast.expr, name: str) -> Iterator[_Held
         texts = [part.value for part in one.items if isinstance(part, Constant)]
         axes = tuple(text for text in texts if text is None or isinstance(text, str))
         if not one.open and one.kind in ("list", "tuple") and len(axes) == len(one.items):
-            yield _Held(axes, why, one.kind)
+            yield _ListEvidence(axes, why, one.kind)
     if items or any(isinstance(one, Constant) for one in found) or name != _axis_list_name(inner):
         return
     key = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", name)
     if isinstance(inner, ast.Name) and not ("_" in key and _is_parameter(site, inner)):
         return  # `sharding` is a common name
     for entry in find_name_lists(site.program, site.file, key):
-        yield _Held(entry.items, f"{entry.file}:{entry.line} lists these under `{key}`")
+        yield _ListEvidence(entry.items, f"{entry.file}:{entry.line} lists these under `{key}`")
 
 
 def _is_parameter(site: Site, node: ast.Name) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.evaluator import parts
+from shardlint.model.evaluator import sequence_parts
 from shardlint.model.evaluator.annotations import annotated_classes
 from shardlint.model.values import Api, Constant, Items, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
@@ -73,8 +73,8 @@ def _is_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
             return True
     found = [one for one in options(site.value(node)) if one != Constant(None)]
     return bool(found) and all(
-        parts.spec_entries(site.program.evaluator, one) is not None
-        or _is_annotated_with(site, one, parts.SPEC)
+        sequence_parts.spec_entries(site.program.evaluator, one) is not None
+        or _is_annotated_with(site, one, sequence_parts.SPEC)
         for one in found
     )
 

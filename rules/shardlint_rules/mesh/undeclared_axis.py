@@ -13,11 +13,11 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safe
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.mesh.given import (
+from shardlint_rules.mesh.spec_arguments import (
     LOGICAL_NAMES,
     TAKERS,
     WAKES,
-    Given,
+    SpecArgument,
     given_specs,
     is_written_axis,
     may_axis_be_bound,
@@ -32,7 +32,7 @@ _COLLECTIVE = "This collective raises in the `shard_map`"
 
 
 @dataclass(frozen=True)
-class _Named:
+class _UndeclaredAxis:
     """An axis that some code names: where, beside which others, and what happens over a mesh without it."""
 
     node: ast.AST
@@ -102,24 +102,24 @@ class UndeclaredAxis(Rule):
     def compare_mapped_collective(self, site: Site) -> Iterator[Finding]:
         """A collective in a mapped function over an axis that is not among the project's."""
         axis = site.violation.said["axis"]
-        return self._compare_axes(site, [_Named(_axis_node(site.syntax, axis), axis, (), _COLLECTIVE)])
+        return self._compare_axes(site, [_UndeclaredAxis(_axis_node(site.syntax, axis), axis, (), _COLLECTIVE)])
 
-    def _compare_axes(self, site: Site, names: Iterable[_Named]) -> Iterator[Finding]:
+    def _compare_axes(self, site: Site, names: Iterable[_UndeclaredAxis]) -> Iterator[Finding]:
         is_test = site.program.project.is_test(site.file.path)
         for one in names:
             if one.axis not in site.program.own.axes and one.axis.isidentifier():
                 if not is_test or _similar_axes(site, one):
                     yield self._report_axis(site, one)
 
-    def _report_axis(self, site: Site, one: _Named) -> Finding:
+    def _report_axis(self, site: Site, undeclared_axis: _UndeclaredAxis) -> Finding:
         axes = site.program.own.axes
-        meant = _similar_axes(site, one)
+        meant = _similar_axes(site, undeclared_axis)
         fix = None
-        if len(meant) == 1 and is_written_axis(one.node, one.axis):
-            quote = site.text(one.node)[0]
+        if len(meant) == 1 and is_written_axis(undeclared_axis.node, undeclared_axis.axis):
+            quote = site.text(undeclared_axis.node)[0]
             if quote in "\"'":
                 text = f"{quote}{meant[0]}{quote}"
-                edit = site.replace(one.node, text)
+                edit = site.replace(undeclared_axis.node, text)
                 fix = site.fix(
                     Safety.UNSAFE,
                     f"write {text}",
@@ -127,20 +127,20 @@ class UndeclaredAxis(Rule):
                     why="another axis may be meant",
                 )
         return site.finding(
-            one.node,
-            f'{one.happens}: the shardlint setting `axis-names` does not list "{one.axis}".',
+            undeclared_axis.node,
+            f'{undeclared_axis.happens}: the shardlint setting `axis-names` does not list "{undeclared_axis.axis}".',
             label=f'did you mean "{meant[0]}"?' if len(meant) == 1 else "",
             help=f"write one of {', '.join(axes)}, or add the axis to the shardlint setting `axis-names`",
             why=f"the setting lists {', '.join(axes)}; checked on {site.release('jax')}",
             fix=fix,
-            certainty=Certainty.PROVEN if one.certain else Certainty.POSSIBLE,
+            certainty=Certainty.PROVEN if undeclared_axis.certain else Certainty.POSSIBLE,
         )
 
 
-def _similar_axes(site: Site, one: _Named) -> list[str]:
+def _similar_axes(site: Site, undeclared_axis: _UndeclaredAxis) -> list[str]:
     """The project's axes that are nearly the same, and not named beside it."""
-    near = difflib.get_close_matches(one.axis, site.program.own.axes, n=2, cutoff=_NEAR)
-    return [axis for axis in near if axis not in one.beside]
+    near = difflib.get_close_matches(undeclared_axis.axis, site.program.own.axes, n=2, cutoff=_NEAR)
+    return [axis for axis in near if axis not in undeclared_axis.beside]
 
 
 def _describe_error(site: Site) -> str:
@@ -149,7 +149,7 @@ def _describe_error(site: Site) -> str:
     )
 
 
-def _find_axes_in_receiver(site: Site) -> Iterator[_Named]:
+def _find_axes_in_receiver(site: Site) -> Iterator[_UndeclaredAxis]:
     """Axes of specs that are given to what reads them against a mesh."""
     elsewhere = any(site.argument(name) is not None for name in TAKERS[site.api]) and _has_logical(site)
     for one in given_specs(site):
@@ -157,12 +157,12 @@ def _find_axes_in_receiver(site: Site) -> Iterator[_Named]:
         for entry, axis in named_axes(one.spec):
             # Unless names may be logical, a spec in another file is reported there.
             if entry.place is None or entry.place.file is site.file or elsewhere:
-                yield _Named(
+                yield _UndeclaredAxis(
                     node_of_axis(site, one, entry, axis), axis, names, _describe_error(site), one.certain
                 )
 
 
-def _list_in_spec(site: Site) -> Iterator[_Named]:
+def _list_in_spec(site: Site) -> Iterator[_UndeclaredAxis]:
     """Axes of a spec, whatever it is given to."""
     spec = site.spec_of(site.value(site.call))
     if spec is None or _has_logical(site):
@@ -170,13 +170,13 @@ def _list_in_spec(site: Site) -> Iterator[_Named]:
     names = tuple(axis for _, axis in named_axes(spec))
     of_mesh = any(axis in site.program.own.axes for axis in names)
     for entry, axis in named_axes(spec):
-        one = Given(spec, site.call, True)
-        found = _Named(node_of_axis(site, one, entry, axis), axis, names, _describe_error(site))
+        one = SpecArgument(spec, site.call, True)
+        found = _UndeclaredAxis(node_of_axis(site, one, entry, axis), axis, names, _describe_error(site))
         certain = of_mesh or bool(_similar_axes(site, found))
-        yield found if certain else _Named(found.node, axis, names, found.happens, certain=False)
+        yield found if certain else _UndeclaredAxis(found.node, axis, names, found.happens, certain=False)
 
 
-def _list_in_mapped(site: Site) -> Iterator[_Named]:
+def _list_in_mapped(site: Site) -> Iterator[_UndeclaredAxis]:
     """Axes that `shard_map` is told are manual, or are not."""
     for name in ("axis_names", "auto"):
         keyword = site.keyword(name)
@@ -184,7 +184,7 @@ def _list_in_mapped(site: Site) -> Iterator[_Named]:
             yield from _list_written(site, keyword.value, "`shard_map` raises")
 
 
-def _list_in_collective(site: Site) -> Iterator[_Named]:
+def _list_in_collective(site: Site) -> Iterator[_UndeclaredAxis]:
     """A name that is nearly one of the project's; others may be bound by what is not in sight."""
     at = AXIS_AT[site.api.removeprefix("jax.lax.")]
     keyword = site.keyword("axis_name")
@@ -204,7 +204,7 @@ def _axis_node(call: ast.AST, axis: str) -> ast.AST:
     return next((part for part in walk_nodes(call) if is_written_axis(part, axis)), call)
 
 
-def _list_written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
+def _list_written(site: Site, node: ast.expr, happens: str) -> Iterator[_UndeclaredAxis]:
     """The names in an argument that is a name or a tuple, list or set of names, each with its own part of the text."""
     inner = node
     while (
@@ -224,7 +224,7 @@ def _list_written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
     )
     for part, one, certain in found:
         if isinstance(one, Constant) and isinstance(one.value, str):
-            yield _Named(part, one.value, names, happens, certain)
+            yield _UndeclaredAxis(part, one.value, names, happens, certain)
 
 
 def _has_logical(site: Site) -> bool:

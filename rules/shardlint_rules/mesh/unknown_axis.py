@@ -13,10 +13,10 @@ from shardlint.model.signatures import JITS
 from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh._configured import configured_axes
-from shardlint_rules.mesh.given import (
+from shardlint_rules.mesh._configured_axes import configured_axes
+from shardlint_rules.mesh.spec_arguments import (
     WAKES,
-    Given,
+    SpecArgument,
     given_specs,
     is_written_axis,
     jitted_node,
@@ -124,7 +124,7 @@ class UnknownAxis(Rule):
             return None
         return _meshes_in_context(site.program.call_context(site.file, jitted_node(site)))
 
-    def _make_finding(self, site: Site, node: ast.AST, axis: str, known: list[Mesh], one: Given) -> Finding:
+    def _make_finding(self, site: Site, node: ast.AST, axis: str, known: list[Mesh], argument: SpecArgument) -> Finding:
         axes = _list_axes(known)
         listed = ", ".join(f'"{name}"' for name in axes)
         near = difflib.get_close_matches(axis, axes, n=2, cutoff=0.7)
@@ -141,7 +141,7 @@ class UnknownAxis(Rule):
             label=f'did you mean "{near[0]}"?' if len(near) == 1 else "",
             help=f"write {'one of ' if len(axes) > 1 else ''}{listed}" if axes else "write a mesh with axes",
             fix=fix,
-            certainty=Certainty.PROVEN if one.certain else Certainty.POSSIBLE,
+            certainty=Certainty.PROVEN if argument.certain else Certainty.POSSIBLE,
             why=f"the mesh made at {' or '.join(meshes[:3])} has {f'the axes {listed}' if axes else 'no axes'}; "
             f"checked on {site.release('jax')}",
         )
@@ -155,8 +155,8 @@ class UnknownAxis(Rule):
             raises = "This raises ValueError"
         return f'{raises}: {meshes} axis "{axis}".'
 
-def _list_axes(known: list[Mesh]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for mesh in known for name in mesh.axis_names or ()))
+def _list_axes(meshes: list[Mesh]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for mesh in meshes for name in mesh.axis_names or ()))
 
 
 def _meshes_in_context(context: Context) -> list[Mesh] | None:

@@ -13,7 +13,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
-from shardlint_rules.processes.uses import reads_of_same_value
+from shardlint_rules.processes.value_uses import reads_of_same_value
 
 _CAST = ("int", "round", "float", "ceil", "floor", "max", "min")
 _SHAPING = ("reshape", "empty", "zeros", "ones", "full", "create_device_mesh", "make_mesh", "broadcast_to")

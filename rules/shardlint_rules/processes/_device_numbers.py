@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.processes.uses import reads_of_same_value
+from shardlint_rules.processes.value_uses import reads_of_same_value
 
 
 def indexed_by_name_number(site: Site) -> ast.Subscript | None:

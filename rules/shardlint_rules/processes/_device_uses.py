@@ -9,7 +9,7 @@ from shardlint.model import Program
 from shardlint.model.values import Api, Place, options
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint_rules.processes.uses import find_reads, next_reads_of_value
+from shardlint_rules.processes.value_uses import find_reads, next_reads_of_value
 
 _DEPTH = 5
 # Where the functions of jax take the device that a value goes to.
@@ -76,25 +76,25 @@ def names_of_loop_devices(file: FileFacts, loop: ast.For | ast.comprehension) ->
                 yield name
 
 
-def _find_placements(program: Program, file: FileFacts, call: ast.Call, given: ast.AST, depth: int) -> Iterator[Use]:
+def _find_placements(program: Program, file: FileFacts, call: ast.Call, node: ast.AST, depth: int) -> Iterator[Use]:
     """Yield the uses of a device by a call of a library function."""
     for option in options(program.value(file, call.func)):
         name = option.name if isinstance(option, Api) else ""
-        if name == "functools.partial" and isinstance(given, ast.keyword) and call.args:
+        if name == "functools.partial" and isinstance(node, ast.keyword) and call.args:
             inner = options(program.value(file, call.args[0]))
             name = next((one.name for one in inner if isinstance(one, Api)), "")
-        found = _use_by_library(name, call, given)
+        found = _use_by_library(name, call, node)
         if found is not None:
             yield Use(Place(file, call), found, "placed")
         elif name == "jax.sharding.SingleDeviceSharding":
             yield from find_device_uses(program, Place(file, call), depth + 1)
 
 
-def _use_by_library(name: str, call: ast.Call, given: ast.AST) -> str | None:
+def _use_by_library(name: str, call: ast.Call, node: ast.AST) -> str | None:
     """Return the use that a library function makes of a device passed to it."""
-    keyword = given.arg if isinstance(given, ast.keyword) else None
+    keyword = node.arg if isinstance(node, ast.keyword) else None
     if name in _TARGETS:
-        here = _is_given(call, given, *_TARGETS[name])
+        here = _is_given(call, node, *_TARGETS[name])
         if name == "jax.config.update":
             first = call.args[0] if call.args else None
             here = here and isinstance(first, ast.Constant) and first.value == "jax_default_device"
@@ -105,8 +105,8 @@ def _use_by_library(name: str, call: ast.Call, given: ast.AST) -> str | None:
     return None
 
 
-def _is_given(call: ast.Call, given: ast.AST, at: int, parameter: str) -> bool:
+def _is_given(call: ast.Call, node: ast.AST, at: int, parameter: str) -> bool:
     """Return whether an argument is the one for a parameter of a library function."""
-    if isinstance(given, ast.keyword):
-        return given.arg == parameter
-    return at < len(call.args) and call.args[at] is given
+    if isinstance(node, ast.keyword):
+        return node.arg == parameter
+    return at < len(call.args) and call.args[at] is node

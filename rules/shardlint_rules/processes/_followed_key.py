@@ -11,7 +11,7 @@ from shardlint.facts.processes.global_arrays import GlobalArrays
 from shardlint.model import Program
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.mesh.meshes import sharding_parts
-from shardlint.model.passed import receiving_parameters
+from shardlint.model.passed_functions import receiving_parameters
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -26,7 +26,7 @@ from shardlint.model.values import (
 )
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
-from shardlint_rules.processes.uses import find_reads, reads_of_receiving_parameters
+from shardlint_rules.processes.value_uses import find_reads, reads_of_receiving_parameters
 
 _DEPTH = 14
 _MOST = 120
@@ -137,15 +137,15 @@ class Following:
                 yield from self.find_uses(Place(file, call), "weights", depth + 1)
 
     def _follow_stored_argument(
-        self, file: FileFacts, call: ast.Call, given: ast.AST, cls: ClassValue, what: What, depth: int, parts: Parts
+        self, file: FileFacts, call: ast.Call, node: ast.AST, cls: ClassValue, what: What, depth: int, parts: Parts
     ) -> Iterator[Reached]:
         """In an object of the project: the field that it becomes, or what its `__init__` does with the parameter."""
-        for one in receiving_parameters(self.program.evaluator, cls, Place(file, call), given):
+        for one in receiving_parameters(self.program.evaluator, cls, Place(file, call), node):
             if one.owner is not None:
                 names = tuple(self.program.evaluator.classes.objects.list_fields(cls))
                 held: frozenset[str | int] = frozenset((one.name, names.index(one.name)))
                 yield from self.find_uses(Place(file, call), what, depth + 1, (held, *parts))
-        for use in reads_of_receiving_parameters(self.program, file, call, given):
+        for use in reads_of_receiving_parameters(self.program, file, call, node):
             yield from self.find_uses(use, what, depth + 2, parts)
             match use.file.parent(use.node):
                 case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)]):
@@ -161,12 +161,14 @@ class Following:
         elif name in _HANDING_ON or (name.startswith("flax.") and what == "weights" and _SENT not in name):
             yield from self.find_uses(Place(file, call), what, depth + 1, parts)
 
-    def _why_on_all_devices(self, file: FileFacts, call: ast.Call, made: CallArguments | None, node: ast.AST) -> str:
+    def _why_on_all_devices(
+        self, file: FileFacts, call: ast.Call, call_arguments: CallArguments | None, node: ast.AST
+    ) -> str:
         """Why a compiled function runs on the devices of all processes; "" where nothing says so."""
         shardings = [
             one
             for name in ("out_shardings", "in_shardings")
-            if made is not None and (one := made.keywords.get(name)) is not None
+            if call_arguments is not None and (one := call_arguments.keywords.get(name)) is not None
         ]
         for one in shardings:
             value = options(self.program.evaluator.value(one))

@@ -10,7 +10,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.bindings import lookup_bindings
-from shardlint_rules.processes.given import argument_values
+from shardlint_rules.processes.passed_values import argument_values
 
 _MESH = compile_lazily(r"(?i)mesh$")
 _OWN = ("addressable", "local", "process_index")

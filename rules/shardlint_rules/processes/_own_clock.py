@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 from shardlint.facts.bound_names import find_binding_reads
 from shardlint.facts.controlled_code import (
-    Asked,
+    ControlledStatement,
     controlled_blocks,
     find_controlled_statements,
     find_result_uses,
 )
-from shardlint.facts.processes.collective_calls import Together, collective_calls
+from shardlint.facts.processes.collective_calls import CollectiveCall, collective_calls
 from shardlint.facts.processes.conditions import evaluate_on_first_process
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
-from shardlint_rules.processes.alone import left_to_one
+from shardlint_rules.processes.single_process_code import left_to_one
 
 CLOCKS = (
     "time.time",
@@ -40,7 +40,7 @@ class Decided:
 
     test: ast.expr
     ends: bool
-    waits: Together
+    waits: CollectiveCall
     where: Place
 
 
@@ -76,16 +76,18 @@ def _sets_and_reads_answer(answer: Place, test: Place) -> bool:
     return given.parent is asks.parent and given.parent.kind == "class"
 
 
-def _find_waiting_work(site: Site, one: Asked) -> tuple[bool, Together] | None:
+def _find_waiting_work(site: Site, controlled_statement: ControlledStatement) -> tuple[bool, CollectiveCall] | None:
     """Return the joint work of all processes that a condition decides, and whether it is a loop that the condition
     ends.
     """
-    program, file = site.program, one.file
-    if evaluate_on_first_process(program, one.whole_test) is not None or program.project.is_test(file.path):
+    program, file = site.program, controlled_statement.file
+    if evaluate_on_first_process(program, controlled_statement.whole_test) is not None or program.project.is_test(
+        file.path
+    ):
         return None
-    if left_to_one(program, Place(file, one.statement)):
+    if left_to_one(program, Place(file, controlled_statement.statement)):
         return None
-    for block, ends in controlled_blocks(one):
+    for block, ends in controlled_blocks(controlled_statement):
         found = next(collective_calls(program, file, block), None)
         if found is not None:
             return ends, found

@@ -33,10 +33,10 @@ def moved_by_one(site: Site) -> tuple[str, Guard, ast.AST] | None:
     return (given.id, alone, read) if read is not None else None
 
 
-def _find_process_branch(site: Site, statement: ast.stmt, alone: Guard) -> ast.If | None:
+def _find_process_branch(site: Site, statement: ast.stmt, guard: Guard) -> ast.If | None:
     """The `if` that asks for the process, where it has no other branch."""
     for outer in _ancestors_around(site.file, statement):
-        if isinstance(outer, ast.If) and any(one is alone.test for one in walk_nodes(outer.test)):
+        if isinstance(outer, ast.If) and any(one is guard.test for one in walk_nodes(outer.test)):
             return outer if not outer.orelse else None
     return None
 

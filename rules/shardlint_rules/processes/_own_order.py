@@ -13,7 +13,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.processes.own_data import INDEX, Differing, find_process_difference
+from shardlint_rules.processes.per_process_values import INDEX, ProcessDifference, find_process_difference
 
 KEYED = ("jax.random.permutation", "jax.random.choice")
 DRAWS = ("permutation", "permuted", "shuffle", "sample")
@@ -27,7 +27,7 @@ class OwnOrder:
     """A random order with a seed that differs between processes, and the place where parts are taken by it."""
 
     seed: ast.expr
-    own: Differing
+    own: ProcessDifference
     taken: ast.expr
 
 

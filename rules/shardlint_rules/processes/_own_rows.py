@@ -12,7 +12,7 @@ from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
-from shardlint_rules.processes.alone import left_to_one
+from shardlint_rules.processes.single_process_code import left_to_one
 
 _WRITES = compile_lazily(
     r"(?i)^(?:np|numpy|jnp|json|pickle|cv2|imageio|torch)?\.?_?(?:save\w*|dump|mimsave|imwrite|mimwrite|to_csv|tofile"

@@ -14,8 +14,8 @@ from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.processes.alone import whose_devices_counted
-from shardlint_rules.processes.given import argument_values
+from shardlint_rules.processes.passed_values import argument_values
+from shardlint_rules.processes.single_process_code import whose_devices_counted
 
 SPLIT = "jax.random.split"
 DRAWS = tuple(f"jax.random.{name}" for name in ("normal", "uniform", "randint", "truncated_normal", "bernoulli"))
@@ -134,22 +134,22 @@ def _is_local_device_count(site: Site, node: ast.expr) -> bool:
     return whose_devices_counted(site.program, site.file, node) == "own"
 
 
-def _find_key_origin(program: Program, place: Place, seen: set[ast.AST], depth: int) -> Place | None:
+def _find_key_origin(program: Program, place: Place, nodes: set[ast.AST], depth: int) -> Place | None:
     node, file = place.node, place.file
-    if node in seen:
+    if node in nodes:
         return None
-    seen.add(node)
+    nodes.add(node)
     if depth > _DEPTH:
         raise _Unknown
     match node:
         case ast.Name():
-            return _common_key_origin(program, _bound_places(program, file, node), seen, depth)
+            return _common_key_origin(program, _bound_places(program, file, node), nodes, depth)
         case ast.Subscript(value=inner, slice=index):
             if not _seems_equal_on_processes(program, file, index, 0):
                 raise _Unknown
-            return _find_key_origin(program, Place(file, inner), seen, depth + 1)
+            return _find_key_origin(program, Place(file, inner), nodes, depth + 1)
         case ast.IfExp(body=one, orelse=other):
-            return _common_key_origin(program, [Place(file, one), Place(file, other)], seen, depth)
+            return _common_key_origin(program, [Place(file, one), Place(file, other)], nodes, depth)
         case ast.Attribute(value=ast.Name(id="self")):
             found = [
                 Place(cls.place.file, one)
@@ -157,16 +157,16 @@ def _find_key_origin(program: Program, place: Place, seen: set[ast.AST], depth: 
                 if isinstance(cls.place.node, ast.ClassDef)
                 for one in stored_values(cls.place.file, cls.place.node, node.attr)
             ]
-            return _common_key_origin(program, found, seen, depth)
+            return _common_key_origin(program, found, nodes, depth)
         case ast.Call():
-            return _key_origin_in_call(program, file, node, seen, depth)
+            return _key_origin_in_call(program, file, node, nodes, depth)
     raise _Unknown
 
 
-def _common_key_origin(program: Program, places: list[Place], seen: set[ast.AST], depth: int) -> Place | None:
+def _common_key_origin(program: Program, places: list[Place], nodes: set[ast.AST], depth: int) -> Place | None:
     if not places:
         raise _Unknown
-    found = [_find_key_origin(program, one, seen, depth + 1) for one in places]
+    found = [_find_key_origin(program, one, nodes, depth + 1) for one in places]
     return next((one for one in found if one is not None), None)
 
 
@@ -186,7 +186,7 @@ def _bound_places(program: Program, file: FileFacts, node: ast.Name) -> list[Pla
 
 
 def _key_origin_in_call(
-    program: Program, file: FileFacts, call: ast.Call, seen: set[ast.AST], depth: int
+    program: Program, file: FileFacts, call: ast.Call, nodes: set[ast.AST], depth: int
 ) -> Place | None:
     found = options(program.value(file, call.func))
     if len(found) != 1 or any(isinstance(one, ast.Starred) for one in call.args):
@@ -199,12 +199,12 @@ def _key_origin_in_call(
     if isinstance(found[0], Api) and found[0].name in _HANDED and call.args:
         if not all(_seems_equal_on_processes(program, file, one, 0) for one in arguments[1:] if found[0].name != SPLIT):
             raise _Unknown
-        return _find_key_origin(program, Place(file, call.args[0]), seen, depth + 1)
+        return _find_key_origin(program, Place(file, call.args[0]), nodes, depth + 1)
     if isinstance(found[0], Function) and isinstance(found[0].node, ast.FunctionDef):
         inside, node = found[0].place.file, found[0].node
         returns = [one.value for one in inside.walk_scope(inside.scope(node)).returns]
         if not _TOLD.search(inside.source_text(node)) and len(returns) == 1 and returns[0] is not None:
-            return _find_key_origin(program, Place(inside, returns[0]), seen, depth + 1)
+            return _find_key_origin(program, Place(inside, returns[0]), nodes, depth + 1)
     raise _Unknown
 
 

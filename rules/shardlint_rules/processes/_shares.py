@@ -9,7 +9,7 @@ from shardlint.model.values import CallResult, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
-from shardlint_rules.processes.uses import reads_of_same_value
+from shardlint_rules.processes.value_uses import reads_of_same_value
 
 _SHARING = compile_lazily(r"(?i)shard|split|partition|interleave|islice|sampler|input_?context|subset|read_?config")
 _COUNTING = ("range", "arange")

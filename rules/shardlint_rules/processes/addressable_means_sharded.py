@@ -79,10 +79,10 @@ class AddressableMeansSharded(Rule):
         return _make_finding(site, asked, f"is named `{name}`")
 
 
-def _make_finding(site: Site, asked: ast.expr, use: str) -> Finding:
+def _make_finding(site: Site, expression: ast.expr, use: str) -> Finding:
     return site.finding(
-        asked,
-        f"With one process `{site.shown(asked)}` is True for every array, sharded or not.",
+        expression,
+        f"With one process `{site.shown(expression)}` is True for every array, sharded or not.",
         help="write `is_fully_replicated`, or `x.sharding.is_equivalent_to(wanted, x.ndim)`",
         why=f"`is_fully_addressable` says whether other processes hold a shard; the answer {use}",
     )

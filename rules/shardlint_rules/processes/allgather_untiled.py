@@ -11,8 +11,8 @@ from shardlint.model.values import Api, Place
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.bindings import lookup_bindings
-from shardlint_rules.processes.alone import is_reached_with_one_process
-from shardlint_rules.processes.spread import is_made_of_sharded_array, is_surely_sharded_array
+from shardlint_rules.processes.sharded_arrays import is_made_of_sharded_array, is_surely_sharded_array
+from shardlint_rules.processes.single_process_code import is_reached_with_one_process
 
 _GATHER = "jax.experimental.multihost_utils.process_allgather"
 _ARRAYS = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array")
@@ -85,9 +85,9 @@ class AllgatherUntiled(Rule):
         )
 
 
-def _test_for_global_array(site: Site, given: ast.expr) -> str:
+def _test_for_global_array(site: Site, expression: ast.expr) -> str:
     """The test by which an array is known to lie on devices of other processes: `if not x.is_fully_addressable:`."""
-    asked = f"{site.text(given)}.is_fully_addressable"
+    asked = f"{site.text(expression)}.is_fully_addressable"
     inner: ast.AST = site.call
     for outer in site.file.ancestors(site.call):
         if isinstance(outer, ast.If):

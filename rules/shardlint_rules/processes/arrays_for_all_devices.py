@@ -14,7 +14,10 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.processes.alone import is_for_several_processes, is_reached_with_one_process
+from shardlint_rules.processes.single_process_code import (
+    is_for_several_processes,
+    is_reached_with_one_process,
+)
 
 _MAKES = "jax.make_array_from_single_device_arrays"
 # What tells the devices of this process from others, and what shows that one process is meant.

@@ -10,7 +10,7 @@ from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Statements, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.processes.starting import describe_start, find_backend_start, is_exception_caught
+from shardlint_rules.processes.started_backend import describe_start, find_backend_start, is_exception_caught
 
 _INITIALIZE = "jax.distributed.initialize"
 _ASKING = tuple(

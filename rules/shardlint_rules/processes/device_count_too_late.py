@@ -11,7 +11,7 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint_rules.processes.environment import Setting, find_setting
-from shardlint_rules.processes.starting import (
+from shardlint_rules.processes.started_backend import (
     describe_start,
     find_backend_start,
     is_exception_caught,

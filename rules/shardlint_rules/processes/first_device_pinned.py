@@ -34,8 +34,8 @@ from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes._device_numbers import indexed_by_name_number
 from shardlint_rules.processes._device_uses import Use, find_device_uses
 from shardlint_rules.processes._memory_of_all import whose_devices_asked
-from shardlint_rules.processes.alone import left_to_one
-from shardlint_rules.processes.uses import reads_of_same_value
+from shardlint_rules.processes.single_process_code import left_to_one
+from shardlint_rules.processes.value_uses import reads_of_same_value
 
 _LOCAL = "jax.local_devices"
 _ASKED = "a file that runs with this one reads the process index or the process count"

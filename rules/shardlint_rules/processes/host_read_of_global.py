@@ -10,8 +10,11 @@ from shardlint.facts.processes.conditions import ASKING_SAYS, SEVERAL_SAYS
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes.alone import is_for_several_processes, is_reached_with_one_process
-from shardlint_rules.processes.spread import is_split_over_parameter_mesh, is_split_over_processes
+from shardlint_rules.processes.sharded_arrays import is_split_over_parameter_mesh, is_split_over_processes
+from shardlint_rules.processes.single_process_code import (
+    is_for_several_processes,
+    is_reached_with_one_process,
+)
 
 # Functions of numpy whose first arguments are arrays, which they take to the host.
 _NUMPY = (
@@ -116,10 +119,10 @@ def _find_read(site: Site) -> list[ast.expr]:
     return parts
 
 
-def _make_finding(site: Site, given: ast.expr, why: str) -> Finding | None:
+def _make_finding(site: Site, expression: ast.expr, why: str) -> Finding | None:
     if is_reached_with_one_process(site.program, Place(site.file, site.call)) or _reads_or_gathers_shards(site):
         return None
-    what = site.shown(given)
+    what = site.shown(expression)
     silent = site.api == _SILENT
     effect = "this returns False" if silent else "this raises RuntimeError"
     return site.finding(

@@ -17,10 +17,10 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes._count_conflicts import CountConflict, find_count_conflicts
 from shardlint_rules.processes._given_devices import find_devices_parameter
-from shardlint_rules.processes._grids import find_grid_conflicts
-from shardlint_rules.processes._leading import find_row_count
+from shardlint_rules.processes._leading_dimensions import find_row_count
+from shardlint_rules.processes._mesh_grids import find_grid_conflicts
 from shardlint_rules.processes._shares import describe_wrong_share
-from shardlint_rules.processes.alone import is_reached_with_one_process
+from shardlint_rules.processes.single_process_code import is_reached_with_one_process
 
 _ALL, _OWN = "jax.device_count", "jax.local_device_count"
 _LISTS = ("jax.devices", "jax.local_devices")
@@ -150,18 +150,18 @@ class LocalAndGlobalCounts(Rule):
                 done.add(where)
                 yield self._report_conflict(site, found)
 
-    def _report_conflict(self, site: Site, found: CountConflict) -> Finding:
+    def _report_conflict(self, site: Site, count_conflict: CountConflict) -> Finding:
         fix: Fix | None = None
-        if found.instead:
-            same = (site.api in (_ALL, _OWN)) is found.instead.endswith("count")
-            fix = self._write_count(site, found.instead) if found.node is site.call and same else None
+        if count_conflict.instead:
+            same = (site.api in (_ALL, _OWN)) is count_conflict.instead.endswith("count")
+            fix = self._write_count(site, count_conflict.instead) if count_conflict.node is site.call and same else None
         return site.finding(
-            found.node,
-            found.message,
-            help=found.help or f"write `{site.spell(found.instead)[0]}()`",
+            count_conflict.node,
+            count_conflict.message,
+            help=count_conflict.help or f"write `{site.spell(count_conflict.instead)[0]}()`",
             fix=fix,
-            form=found.form,
-            why=found.why,
+            form=count_conflict.form,
+            why=count_conflict.why,
         )
 
     def _write_count(self, site: Site, instead: str) -> Fix | None:

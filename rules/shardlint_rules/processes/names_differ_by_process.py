@@ -11,9 +11,13 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._own_clock import CLOCKS, DATES, Decided, find_clock_decision
-from shardlint_rules.processes.alone import conditions_around_call, is_for_several_processes, left_to_one
-from shardlint_rules.processes.own_data import INDEX, find_process_difference
-from shardlint_rules.processes.starting import describe_position, shorten_text
+from shardlint_rules.processes.per_process_values import INDEX, find_process_difference
+from shardlint_rules.processes.single_process_code import (
+    conditions_around_call,
+    is_for_several_processes,
+    left_to_one,
+)
+from shardlint_rules.processes.started_backend import describe_position, shorten_text
 
 _BARRIER = "jax.experimental.multihost_utils.sync_global_devices"
 # What must be the same in all processes: the message and the form of the finding.
@@ -119,10 +123,10 @@ def _runs_on_several(site: Site) -> bool:
     return is_for_several_processes(site.program, site.file) and not one
 
 
-def _has_evidence(site: Site, found: Decided) -> bool:
+def _has_evidence(site: Site, decided: Decided) -> bool:
     """Return whether the call under the condition has enough evidence: not a name alone."""
-    if found.waits.name == FLAX_SAVE:
+    if decided.waits.name == FLAX_SAVE:
         return False
-    if found.waits.sure and not found.waits.computes:
-        return conditions_around_call(site.program, found.waits) == []
-    return found.waits.computes or "annotation" in found.waits.why
+    if decided.waits.sure and not decided.waits.computes:
+        return conditions_around_call(site.program, decided.waits) == []
+    return decided.waits.computes or "annotation" in decided.waits.why

@@ -13,7 +13,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.processes.alone import BARRIER, is_reached_with_one_process
+from shardlint_rules.processes.single_process_code import BARRIER, is_reached_with_one_process
 
 _MOVES = compile_lazily(r"^(?:rename|renames|replace|move|mv)$")
 _MOVED_BY = compile_lazily(r"[\"']mv[\"']")

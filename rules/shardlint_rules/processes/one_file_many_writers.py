@@ -18,10 +18,14 @@ from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import Scope
 from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.processes._paths import is_process_in_path, path_expression_in_file, written_contents
-from shardlint_rules.processes.alone import left_to_one
-from shardlint_rules.processes.own_data import Differing, find_process_difference
-from shardlint_rules.processes.starting import describe_position, shorten_text
+from shardlint_rules.processes._written_paths import (
+    is_process_in_path,
+    path_expression_in_file,
+    written_contents,
+)
+from shardlint_rules.processes.per_process_values import ProcessDifference, find_process_difference
+from shardlint_rules.processes.single_process_code import left_to_one
+from shardlint_rules.processes.started_backend import describe_position, shorten_text
 
 _OPEN = {
     "builtins.open": 1,
@@ -128,7 +132,7 @@ class OneFileManyWriters(Rule):
             why=f"`{function.name}` {_WHY[form]}",
         )
 
-    def _find_process_difference(self, site: Site, path: ast.expr) -> Differing | None:
+    def _find_process_difference(self, site: Site, path: ast.expr) -> ProcessDifference | None:
         """Return the source of the difference between processes in the written contents."""
         if (
             not site.wants("per-process-content")
@@ -139,7 +143,7 @@ class OneFileManyWriters(Rule):
         found = (find_process_difference(site.program, Place(site.file, one)) for one in written_contents(site, path))
         return next((one for one in found if one is not None and one.what in _WHOSE), None)
 
-    def _report_torn_file(self, site: Site, path: ast.expr, own: Differing) -> Finding:
+    def _report_torn_file(self, site: Site, path: ast.expr, difference: ProcessDifference) -> Finding:
         made = path_expression_in_file(site, path)
         what = site.shown(path)
         where = f" of line {site.call.lineno}" if made is not None else ""
@@ -148,8 +152,8 @@ class OneFileManyWriters(Rule):
             f"Only one process's data survive in `{what}`: each process writes different data to the same path.",
             help="write `jax.process_index()` into the path",
             form="per-process-content",
-            why=f"`{shorten_text(own.place)}`{describe_position(own.place, site.file, site.call)} is "
-            f"{own.what}, and the path{where} is the "
+            why=f"`{shorten_text(difference.place)}`{describe_position(difference.place, site.file, site.call)} is "
+            f"{difference.what}, and the path{where} is the "
             "same on all processes",
         )
 

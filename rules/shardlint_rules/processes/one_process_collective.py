@@ -6,7 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from shardlint.facts.processes.collective_calls import COLLECTIVES, FLAX_SAVE, Together, collective_calls
+from shardlint.facts.processes.collective_calls import (
+    COLLECTIVES,
+    FLAX_SAVE,
+    CollectiveCall,
+    collective_calls,
+)
 from shardlint.facts.processes.conditions import (
     First,
     evaluate_on_first_process,
@@ -20,8 +25,8 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.processes.alone import conditions_around_call, is_reached_with_one_process
-from shardlint_rules.processes.starting import shorten_text
+from shardlint_rules.processes.single_process_code import conditions_around_call, is_reached_with_one_process
+from shardlint_rules.processes.started_backend import shorten_text
 
 _WORDS = "process|host|rank|main|master|chief|lead|primary|coordinator|worker|proc|pid|first|zero|root"
 _TOGETHER = "process_allgather|broadcast_one_to_all|sync_global_devices|process_index|orbax|multihost|host_id"
@@ -140,17 +145,17 @@ class OneProcessCollective(Rule):
             why=f"`@{text}` lets only one process run `{function.name}`" + (f"; {why}" if why else ""),
         )
 
-    def _find_form(self, site: Site, proven: bool, one: Together) -> tuple[str, str]:
+    def _find_form(self, site: Site, proven: bool, collective_call: CollectiveCall) -> tuple[str, str]:
         """How sure it is: nothing where the text proves it, else the form, and why, where the call tells it."""
-        around = conditions_around_call(site.program, one) or ()
-        if not one.sure:
-            return "uncertain", one.why or "the name may be of another function"
+        around = conditions_around_call(site.program, collective_call) or ()
+        if not collective_call.sure:
+            return "uncertain", collective_call.why or "the name may be of another function"
         if not proven:
             return ("uncertain" if around else "by-name"), ""
         if not around:
             return "", ""
         calls = [
-            place.node for place in (*one.through, one.place)
+            place.node for place in (*collective_call.through, collective_call.place)
         ]  # one stands for an exception that is caught
         if any(
             place.node in calls or _reads_parameter(place) or evaluate_on_first_process(site.program, place)
@@ -159,45 +164,51 @@ class OneProcessCollective(Rule):
             return "uncertain", "a branch may skip the call"
         return "branch", f"the call waits for the others if `{shorten_text(around[0])}` lets it run"
 
-    def _make_finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
-        start = (*one.through, one.place)[0]
-        form, why = self._find_form(site, found.proven, one) if not one.computes else ("", one.why)
-        if one.computes:
-            by_name = "global-array" if found.proven else "global-array-by-name"
-            form = "global-array-by-layout" if one.by_layout else by_name
+    def _make_finding(self, site: Site, statement: ast.If, first: First, collective_call: CollectiveCall) -> Finding:
+        start = (*collective_call.through, collective_call.place)[0]
+        form, why = (
+            self._find_form(site, first.proven, collective_call)
+            if not collective_call.computes
+            else ("", collective_call.why)
+        )
+        if collective_call.computes:
+            by_name = "global-array" if first.proven else "global-array-by-name"
+            form = "global-array-by-layout" if collective_call.by_layout else by_name
         stop = f"line {statement.lineno}, `if {site.shown(statement.test)}`, stops the other processes"
         reason = f"only one process gets here: {stop}"
-        if one.through:
-            reason += f"; the call reaches `{shorten_text(one.place)}` at {site.where(one.place)}"
+        if collective_call.through:
+            reason += (
+                f"; the call reaches `{shorten_text(collective_call.place)}` at {site.where(collective_call.place)}"
+            )
         return site.finding(
             start.node,
-            _explain_hang(one),
+            _explain_hang(collective_call),
             help="make this call on all processes; only code without collectives may run on one",
             form=form,
             why=f"{reason}; {why}" if why else reason,
         )
 
 
-def _explain_hang(one: Together) -> str:
+def _explain_hang(collective_call: CollectiveCall) -> str:
     """The message for a call that one process alone makes."""
-    name = one.name if one.computes else one.name.rpartition(".")[2]
+    name = collective_call.name if collective_call.computes else collective_call.name.rpartition(".")[2]
     name = name if "`" in name or " " in name else f"`{name}`"
-    if one.computes:
+    if collective_call.computes:
         return f"The program hangs: only one process runs {name} on a global array, which needs all processes."
     return f"The program hangs: only one process calls {name}, which waits for all of them."
 
 
-def _waits_for_all(site: Site, one: Together) -> bool:
+def _waits_for_all(site: Site, collective_call: CollectiveCall) -> bool:
     """Return whether a call waits for all processes on the release of the project, as it is configured."""
-    if one.name != FLAX_SAVE:
+    if collective_call.name != FLAX_SAVE:
         return True
     off = site.program.project.files_holding(site.file.path, ("use_orbax_checkpointing",), joined=True)
     return site.allows("flax", ">=0.6.11") and next(iter(off), None) is None
 
 
-def _split_by_process(site: Site, statement: ast.If, found: First) -> tuple[Sequence[ast.stmt], Sequence[ast.stmt]]:
+def _split_by_process(site: Site, statement: ast.If, first: First) -> tuple[Sequence[ast.stmt], Sequence[ast.stmt]]:
     """The statements that one process alone runs, and those that the others run instead."""
-    if found.truth:
+    if first.truth:
         return statement.body, [
             *statement.orelse,
             *(_statements_after(site, statement) if leaves_at_end(statement.body) else []),

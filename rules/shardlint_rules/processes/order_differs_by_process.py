@@ -10,9 +10,9 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, R
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.processes._own_order import DRAWS, KEYED, find_differing_order
-from shardlint_rules.processes.alone import left_to_one
 from shardlint_rules.processes.sharded_datasets import find_unseeded_shuffle
-from shardlint_rules.processes.starting import describe_position
+from shardlint_rules.processes.single_process_code import left_to_one
+from shardlint_rules.processes.started_backend import describe_position
 
 _NEAR = ("process_index", "host_id()")
 _OWN_SEED = ("process_index", "host_id", "process", "rank", "host", "worker")

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.values import CallResult, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes.uses import reads_of_same_value
+from shardlint_rules.processes.value_uses import reads_of_same_value
 
 _ALL, _OWN = "jax.devices", "jax.local_devices"
 

@@ -14,8 +14,8 @@ from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes._own_rows import written_by_first
-from shardlint_rules.processes.spread import shardings_of
-from shardlint_rules.processes.starting import shorten_text
+from shardlint_rules.processes.sharded_arrays import shardings_of
+from shardlint_rules.processes.started_backend import shorten_text
 
 _SHARDS = "addressable_shards"
 _JOINING = ("concatenate", "concat", "vstack", "hstack", "stack", "block")

@@ -16,10 +16,10 @@ from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_key import moved_by_one
-from shardlint_rules.processes._replicated import is_spec_unsharded, is_whole
-from shardlint_rules.processes.alone import is_for_several_processes, left_to_one
-from shardlint_rules.processes.own_data import Differing, find_process_difference
-from shardlint_rules.processes.starting import describe_position, shorten_text
+from shardlint_rules.processes._replicated_shardings import is_spec_unsharded, is_whole
+from shardlint_rules.processes.per_process_values import ProcessDifference, find_process_difference
+from shardlint_rules.processes.single_process_code import is_for_several_processes, left_to_one
+from shardlint_rules.processes.started_backend import describe_position, shorten_text
 
 _ONE = (
     "process_index",
@@ -129,7 +129,7 @@ class ReplicasDiffer(Rule):
         reached = next(Following(site.program).find_uses(Place(site.file, site.call)), None)
         return self._report_reached(site, node, own, reached) if reached is not None else None
 
-    def _report_reached(self, site: Site, node: ast.expr, own: Differing, reached: Reached) -> Finding:
+    def _report_reached(self, site: Site, node: ast.expr, difference: ProcessDifference, reached: Reached) -> Finding:
         where = f"`{shorten_text(reached.place)}` at {site.where(reached.place)}"
         of_key, made = reached.what == "key", site.text(site.call.func)
         return site.finding(
@@ -137,11 +137,11 @@ class ReplicasDiffer(Rule):
             f"`{made}` makes a different key in each process, but a jitted function treats it as replicated."
             if of_key
             else f"Each process initializes different weights: `{made}` makes a different key in each.",
-            label=own.what,
+            label=difference.what,
             help="make the key from one seed in all processes; fold in the process index only for per-process data",
             form="per-process-key" if of_key else "per-process-init",
-            why=f"`{shorten_text(own.place)}`{describe_position(own.place, site.file, node)} differs between "
-            f"processes, and the key reaches "
+            why=f"`{shorten_text(difference.place)}`{describe_position(difference.place, site.file, node)} differs "
+            f"between processes, and the key reaches "
             + (
                 f"{where} ({reached.why}); jax does not compare replicated arguments between processes"
                 if of_key

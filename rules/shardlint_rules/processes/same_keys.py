@@ -7,8 +7,8 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._same_key import DRAWS, RESHAPE, SPLIT, find_equal_key
-from shardlint_rules.processes.alone import left_to_one
-from shardlint_rules.processes.starting import describe_position, shorten_text
+from shardlint_rules.processes.single_process_code import left_to_one
+from shardlint_rules.processes.started_backend import describe_position, shorten_text
 
 
 class SameKeysInEachProcess(Rule):

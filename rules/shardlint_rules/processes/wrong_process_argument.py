@@ -103,10 +103,10 @@ class WrongProcessArgument(Rule):
             return self._report_list(site, given, "ValueError", "are all on the default device")
         return None
 
-    def _report_list(self, site: Site, given: ast.expr, error: str, cause: str) -> Finding:
+    def _report_list(self, site: Site, expression: ast.expr, error: str, cause: str) -> Finding:
         return site.finding(
-            given,
-            f"This raises {error}: `{site.shown(given)}` {cause}.",
+            expression,
+            f"This raises {error}: `{site.shown(expression)}` {cause}.",
             help="write `[jax.device_put(x[i], d) for d, i in "
             "sharding.addressable_devices_indices_map(x.shape).items()]`, where x is the full array",
         )

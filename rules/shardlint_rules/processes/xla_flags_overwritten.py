@@ -123,13 +123,13 @@ def _find_setting(site: Site) -> Setting | None:
     return found if found is not None and found.name in _NAMES else None
 
 
-def _list_sums(found: Setting) -> list[tuple[ast.expr | None, ast.expr]]:
+def _list_sums(setting: Setting) -> list[tuple[ast.expr | None, ast.expr]]:
     """The texts that are added, each after the text before it; None if that is the environment itself."""
-    if found.added:
-        return [(None, found.value)]
+    if setting.added:
+        return [(None, setting.value)]
     return [
         (one.left, one.right)
-        for one in walk_nodes(found.value)
+        for one in walk_nodes(setting.value)
         if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)
     ]
 
@@ -161,7 +161,7 @@ def _leading_text(node: ast.expr) -> ast.Constant | None:
             return node if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
-def _ends_without_blank(site: Site, left: ast.expr, found: Setting) -> bool:
+def _ends_without_blank(site: Site, left: ast.expr, setting: Setting) -> bool:
     """Return whether the text before is the value of the environment, with no blank after it."""
     last: ast.expr = left
     while isinstance(last, ast.BinOp) and isinstance(last.op, ast.Add):
@@ -170,10 +170,10 @@ def _ends_without_blank(site: Site, left: ast.expr, found: Setting) -> bool:
     while isinstance(last, ast.BoolOp):
         last = last.values[0]
     text = site.text(last)
-    return found.name in text and not isinstance(last, ast.Constant | ast.JoinedStr | ast.BinOp)
+    return setting.name in text and not isinstance(last, ast.Constant | ast.JoinedStr | ast.BinOp)
 
 
-def _earlier_setting(site: Site, found: Setting) -> ast.stmt | None:
+def _earlier_setting(site: Site, setting: Setting) -> ast.stmt | None:
     """An earlier statement of the same block that sets the same variable, with nothing in between that reads it."""
     parent = site.file.parent(site.syntax)
     block = getattr(parent, "body", None)
@@ -181,8 +181,8 @@ def _earlier_setting(site: Site, found: Setting) -> ast.stmt | None:
         return None
     for statement in reversed(block[: block.index(site.syntax)]):
         other = find_setting(statement)
-        if other is not None and other.name == found.name:
-            same = ast.dump(other.value) == ast.dump(found.value)
+        if other is not None and other.name == setting.name:
+            same = ast.dump(other.value) == ast.dump(setting.value)
             return None if same or other.keeps_only else statement
         if any(isinstance(part, ast.Call) for part in walk_nodes(statement)):
             return None

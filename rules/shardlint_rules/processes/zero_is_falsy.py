@@ -117,18 +117,18 @@ def _find_fallback(site: Site) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
-def _none_by_default(site: Site, asked: ast.expr) -> bool:
+def _none_by_default(site: Site, expression: ast.expr) -> bool:
     """Return whether a parameter, or a field of the object's class or of one of this file, is None where nothing is
     given.
     """
-    name = last_name(asked)
+    name = last_name(expression)
     found: list[ast.expr | None] = []
-    if isinstance(asked, ast.Name):
-        bindings, _ = lookup_bindings(site.file, asked, name)
+    if isinstance(expression, ast.Name):
+        bindings, _ = lookup_bindings(site.file, expression, name)
         kinds = {one.kind for one in bindings}
         found = [one.value for one in bindings if one.kind == "param"] if kinds <= {"param", "assign"} else []
-    elif isinstance(asked, ast.Attribute):
-        known = [one.place.node for one in find_classes(site.program, Place(site.file, asked.value))]
+    elif isinstance(expression, ast.Attribute):
+        known = [one.place.node for one in find_classes(site.program, Place(site.file, expression.value))]
         for node in (part for tree in known or [site.file.tree] for part in walk_nodes(tree)):
             if isinstance(node, ast.arguments):
                 found += [value for one, value in parameters_with_defaults(node) if one.arg == name]

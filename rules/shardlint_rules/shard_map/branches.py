@@ -20,9 +20,9 @@ _OF_AXES = compile_lazily(
 _BRANCHES = ast.If | ast.IfExp | ast.While | ast.match_case | ast.BoolOp | ast.comprehension
 
 
-def rests_on_plain_flags(found: Violation) -> bool:
+def rests_on_plain_flags(violation: Violation) -> bool:
     """Return whether only plain flags decide if a program reaches a broken contract."""
-    tests = [test for place in found.call_path for test in _find_conditions(place)]
+    tests = [test for place in violation.call_path for test in _find_conditions(place)]
     return all(_is_plain_flag(test) and not _OF_AXES.search(ast.unparse(test)) for test in tests)
 
 

@@ -154,10 +154,10 @@ class PerShardStatistics(Rule):
         )
 
 
-def _report_unsynced_statistics(site: Site, kept: ast.AST, what: str, parameter: str) -> Finding:
+def _report_unsynced_statistics(site: Site, node: ast.AST, what: str, parameter: str) -> Finding:
     """The finding of statistics that each device keeps for itself."""
     return site.finding(
-        kept,
+        node,
         f"`{what}` differs on each device; only the first device's batch statistics are saved or evaluated.",
         label="per-device batch statistics",
         help=f"write `jax.lax.pmean({what}, axis)` in the step, or pass `{parameter}` to BatchNorm",

@@ -6,10 +6,10 @@ from shardlint.config.versions import format_release
 from shardlint.facts.set_mesh.old_context_readers import PJIT_NAME, THREAD_RESOURCES
 from shardlint.rules_api.rule import Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade import joint
-from shardlint_rules.upgrade.places import find_use
+from shardlint_rules.upgrade import joint_moves
+from shardlint_rules.upgrade.name_places import find_use
+from shardlint_rules.upgrade.name_table import Name, trigger_names
 from shardlint_rules.upgrade.renaming import fix_renaming, reason_not_fixed
-from shardlint_rules.upgrade.table import Name, trigger_names
 
 
 class ApiDeprecated(Rule):
@@ -53,7 +53,7 @@ class ApiDeprecated(Rule):
         name = use.dotted if use.entry.kind == "namespace" else use.entry.name
         fix, kept = fix_renaming(site, use), ""
         if fix is None and use.entry.name in (PJIT_NAME, *THREAD_RESOURCES):
-            moved = joint.make_joint_fix(site)
+            moved = joint_moves.make_joint_fix(site)
             fix, kept = (None, moved) if isinstance(moved, str) else (moved, "")
         elif fix is None:
             kept = reason_not_fixed(site, use)

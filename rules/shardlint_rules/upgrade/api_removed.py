@@ -7,13 +7,19 @@ import ast
 from shardlint.config.versions import format_release
 from shardlint.facts.set_mesh.old_context_readers import THREAD_RESOURCES
 from shardlint.model.values import Constant
-from shardlint.rewrite.unused import without_lines
+from shardlint.rewrite.unused_imports import without_lines
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade import _device_put, _positional, joint
-from shardlint_rules.upgrade.places import Use, certainty_of_use, find_use, is_compatibility_layer
+from shardlint_rules.upgrade import _device_put, _positional, joint_moves
+from shardlint_rules.upgrade.name_places import Use, certainty_of_use, find_use, is_compatibility_layer
+from shardlint_rules.upgrade.name_table import (
+    OPTIONS,
+    Name,
+    read_table,
+    removed_config_options,
+    trigger_names,
+)
 from shardlint_rules.upgrade.renaming import fix_renaming, reason_not_fixed
-from shardlint_rules.upgrade.table import OPTIONS, Name, read_table, removed_config_options, trigger_names
 
 
 class ApiRemoved(Rule):
@@ -135,7 +141,7 @@ def fix_removed_name(site: Site, use: Use) -> tuple[Fix | None, str]:
     elif name in _device_put.NAMES:
         made = _device_put.fix_device_put(site, name)
     elif name in THREAD_RESOURCES:
-        made = joint.make_joint_fix(site)
+        made = joint_moves.make_joint_fix(site)
     else:
         return None, ""
     return (None, made) if isinstance(made, str) else (made, "")

@@ -20,8 +20,8 @@ from shardlint.rules_api.rule import (
 )
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.upgrade.arrays import Shown, shown_as_array
-from shardlint_rules.upgrade.places import is_compatibility_layer
+from shardlint_rules.upgrade.array_evidence import ArrayEvidence, shown_as_array
+from shardlint_rules.upgrade.name_places import is_compatibility_layer
 
 _INSTEAD = {
     "device": "`x.devices()` for the set of devices, or `x.device` for an array on one device",
@@ -114,12 +114,12 @@ class ArrayAttributeRemoved(Rule):
             why=shown.why,
         )
 
-    def _evidence_by_name(self, site: Site, node: ast.Attribute) -> Shown | None:
+    def _evidence_by_name(self, site: Site, node: ast.Attribute) -> ArrayEvidence | None:
         """A name that only arrays of jax have had, unless the project has its own."""
         own = site.program.project.files_holding(site.file.path, (f"(?:)(?:self\\.|def ){node.attr}\\b",))
         if node.attr == "device" or any(True for _ in own) or _is_own(node.value):
             return None
-        return Shown("array-attribute", "no class of the project has an attribute with this name")
+        return ArrayEvidence("array-attribute", "no class of the project has an attribute with this name")
 
     def _write_fix(self, site: Site, node: ast.Attribute) -> Fix | None:
         called = site.file.parent(node)
@@ -138,17 +138,19 @@ class ArrayAttributeRemoved(Rule):
         return site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)], needs=needs)
 
 
-def _shown_as_sharding(site: Site, node: ast.expr) -> Shown | None:
+def _shown_as_sharding(site: Site, node: ast.expr) -> ArrayEvidence | None:
     """Return the evidence that an expression is a sharding; None if there is none."""
     found = options(site.value(node))
     if all(isinstance(one, CallResult) and one.api == _SHARDING for one in found):
-        return Shown()
+        return ArrayEvidence()
     if isinstance(node, ast.Attribute) and node.attr == "sharding":
-        return shown_as_array(site, node.value) or Shown("sharding-of-value", "it is the `.sharding` of a value")
+        return shown_as_array(site, node.value) or ArrayEvidence(
+            "sharding-of-value", "it is the `.sharding` of a value"
+        )
     own = site.program.project.files_holding(site.file.path, (f"def {_WITH_SPEC}",))
     if "sharding" not in last_name(node).lower() or any(True for _ in own):
         return None
-    return Shown("called-sharding", f"the project defines no `{_WITH_SPEC}` of its own")
+    return ArrayEvidence("called-sharding", f"the project defines no `{_WITH_SPEC}` of its own")
 
 
 def _is_own(node: ast.expr) -> bool:

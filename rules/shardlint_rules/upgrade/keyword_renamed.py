@@ -9,9 +9,9 @@ from shardlint.config.versions import format_release
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Needed, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade.places import is_the_library
+from shardlint_rules.upgrade.name_places import is_the_library
+from shardlint_rules.upgrade.name_table import Keyword, read_table, replacement_clause
 from shardlint_rules.upgrade.shard_map import POSITIONS, edit_auto_to_axis_names, edits_naming_arguments
-from shardlint_rules.upgrade.table import Keyword, read_table, replacement_clause
 
 # Functions that are the same object under several names.
 _SAME = {

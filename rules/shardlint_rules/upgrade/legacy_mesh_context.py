@@ -21,7 +21,7 @@ from shardlint.model.values import Api, CallResult, Place, Value, options
 from shardlint.rules_api.rule import TOGETHER, Finding, Fix, Harm, Methods, Rule, Safety, Withs, detector
 from shardlint.rules_api.site import Site
 from shardlint.rules_api.with_items import enter_by_function
-from shardlint_rules.upgrade import joint
+from shardlint_rules.upgrade import joint_moves
 from shardlint_rules.upgrade._set_already import set_already
 
 
@@ -172,18 +172,18 @@ class LegacyMeshContext(Rule):
 
     def _find_obstacles(self, site: Site, item: ast.withitem, kept: str) -> tuple[str, ...]:
         """Return the obstacles. Those of a whole project are reported once per file."""
-        found = joint.list_obstacles(site) if kept.startswith(TOGETHER) else ()
+        found = joint_moves.list_obstacles(site) if kept.startswith(TOGETHER) else ()
         if found:
             first = next((one for _, one, _ in entered_meshes(site.program, site.file)), None)
             return found if first is item else ()
-        return (joint.reason_with_place(site, site.file.path, item.context_expr.lineno, kept),) if kept else ()
+        return (joint_moves.reason_with_place(site, site.file.path, item.context_expr.lineno, kept),) if kept else ()
 
     def _make_move_fix(
         self, site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext
     ) -> Fix | str:
         """The fix, or why there is none."""
         if find_readers(site).said:
-            return joint.make_joint_fix(site)
+            return joint_moves.make_joint_fix(site)
         kept = [*libraries_of_old_context(site), reason_to_keep(site, statement, item, context)]
         moved = item_to_move(site, context)
         if moved is None:

@@ -6,9 +6,9 @@ import ast
 
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade.places import is_compatibility_layer
+from shardlint_rules.upgrade.name_places import is_compatibility_layer
+from shardlint_rules.upgrade.name_table import read_table
 from shardlint_rules.upgrade.public_names import read_libraries
-from shardlint_rules.upgrade.table import read_table
 
 _PRIVATE = "jax._src"
 # The folders below it: what follows is a module, not an object.

@@ -9,7 +9,7 @@ from shardlint.model.values import Api, CallResult, Parameter, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Methods, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.upgrade.arrays import Shown, shown_as_array
+from shardlint_rules.upgrade.array_evidence import ArrayEvidence, shown_as_array
 
 _OF_BOTH = ("is_fully_addressable", "is_fully_replicated")
 _OF_ARRAYS = (*_OF_BOTH, "addressable_shards", "global_shards", "sharding")
@@ -81,21 +81,21 @@ class PropertyCalled(Rule):
         )
 
 
-def _property_evidence(site: Site, node: ast.Attribute) -> Shown | None:
+def _property_evidence(site: Site, node: ast.Attribute) -> ArrayEvidence | None:
     """Return the evidence that the attribute is a property of jax's; None if there is none."""
     owner = node.value
     value = site.value(owner)
     if node.attr in _OF_MESHES:
         if all(_is_mesh(one) for one in options(value)):
-            return Shown()
+            return ArrayEvidence()
         if _is_annotated_array(site, owner):
-            return Shown("annotated", f"`{last_name(owner)}` is annotated as a mesh")
+            return ArrayEvidence("annotated", f"`{last_name(owner)}` is annotated as a mesh")
     if node.attr in _OF_SHARDINGS:
         if is_sharding(value):
-            return Shown()
+            return ArrayEvidence()
         of_array = isinstance(owner, ast.Attribute) and owner.attr == "sharding" and node.attr != "mesh"
         if of_array and not _has_function(site, node.attr):
-            return Shown("sharding-of-value", "it is the `.sharding` of a value")
+            return ArrayEvidence("sharding-of-value", "it is the `.sharding` of a value")
     return shown_as_array(site, owner) if node.attr in _OF_ARRAYS and not _has_function(site, node.attr) else None
 
 

@@ -22,7 +22,7 @@ LIBRARIES = ("jax", "flax", "equinox", "optax", "haliax")
 
 
 @dataclass(frozen=True)
-class Shown:
+class ReleaseNames:
     """Public names of one release of a library, by module."""
 
     library: str
@@ -88,13 +88,13 @@ def _shown_places(places: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def unpack_table() -> Iterator[Shown]:
+def unpack_table() -> Iterator[ReleaseNames]:
     """The table as what each release showed."""
     data = json.loads(PATH.read_text("utf-8"))
     for name, entry in data.items():
         library = _read_library(entry)
         for place, version in enumerate(entry["releases"]):
-            yield Shown(
+            yield ReleaseNames(
                 name,
                 version,
                 {
@@ -105,7 +105,7 @@ def unpack_table() -> Iterator[Shown]:
             )
 
 
-def pack_table(shown: Iterable[Shown]) -> str:
+def pack_table(shown: Iterable[ReleaseNames]) -> str:
     """The table as text, one module's names of the same releases a line."""
     data: dict[str, Any] = {}
     every = list(shown)

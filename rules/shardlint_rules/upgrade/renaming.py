@@ -10,10 +10,10 @@ from shardlint.model.values import Api, options
 from shardlint.rules_api.imports import spell_from, spell_name
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade.importing import move_import
-from shardlint_rules.upgrade.places import Use, imports_binding
+from shardlint_rules.upgrade.import_moves import move_import
+from shardlint_rules.upgrade.name_places import Use, imports_binding
+from shardlint_rules.upgrade.name_table import names_needed_by_fixes, read_table
 from shardlint_rules.upgrade.shard_map import edits_for_new_call
-from shardlint_rules.upgrade.table import names_needed_by_fixes, read_table
 
 # What enters a mesh that is there again is deprecated.
 _UNCOVERED = ("SL315",)

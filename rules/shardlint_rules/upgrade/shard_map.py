@@ -128,13 +128,13 @@ def _parenthesized_text(site: Site, node: ast.expr) -> str:
     return text if simple else f"({text})"
 
 
-def edits_naming_arguments(file: FileFacts, given: list[ast.expr], rename: bool) -> list[Edit] | None:
+def edits_naming_arguments(file: FileFacts, expressions: list[ast.expr], rename: bool) -> list[Edit] | None:
     """Edits that give every argument but the first its keyword; None with `*args` or more arguments than
     there are."""
-    if any(isinstance(argument, ast.Starred) for argument in given) or len(given) > 1 + len(POSITIONS):
+    if any(isinstance(argument, ast.Starred) for argument in expressions) or len(expressions) > 1 + len(POSITIONS):
         return None
     edits = []
-    for name, argument in zip(POSITIONS, given[1:], strict=False):
+    for name, argument in zip(POSITIONS, expressions[1:], strict=False):
         start = _opening_parenthesis(file, argument)
         if start is None:
             return None

@@ -15,10 +15,10 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.guards import expected_to_fail
 from shardlint.syntax.release_guards import is_release_guarded
+from shardlint_rules.upgrade.name_places import certainty_of_evaluation, is_compatibility_layer
+from shardlint_rules.upgrade.name_table import read_table
 from shardlint_rules.upgrade.nnx_spmd_names import NAMES
-from shardlint_rules.upgrade.places import certainty_of_evaluation, is_compatibility_layer
 from shardlint_rules.upgrade.public_names import LIBRARIES, Library, read_libraries, screen_text
-from shardlint_rules.upgrade.table import read_table
 
 _SPELLINGS = 2
 # What is not looked into.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shardlint.engine.fingerprint import finding_contents
 from shardlint.source.lazy import dataclass
-from shardlint.source.regular import RECORD_BYTES, read_text
+from shardlint.source.regular_files import RECORD_BYTES, read_text
 
 if TYPE_CHECKING:
     from shardlint.engine.results import FileReport

@@ -13,13 +13,13 @@ from shardlint.config.folders import Places
 from shardlint.engine.cache.memory import Memory
 from shardlint.engine.check_files import check_files
 from shardlint.engine.results import Options, Outcome
-from shardlint.source.find import Met
+from shardlint.source.find import SelectedFile
 from shardlint.source.timing import timed
 
 __all__ = ["check_with_cache"]
 
 
-def check_with_cache(files: Sequence[Met], options: Options, places: Places, memory: Memory) -> list[Outcome]:
+def check_with_cache(files: Sequence[SelectedFile], options: Options, places: Places, memory: Memory) -> list[Outcome]:
     """The outcomes of files, in order: those that are known, and the rest checked now and kept."""
     with timed("remembering"):
         known = list(map(memory.recall_outcome, files))

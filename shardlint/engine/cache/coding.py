@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shardlint.config.certainty import Certainty
-from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Named, Needed, Safety
+from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Needed, RuleIdentity, Safety
 
 
 def encode_finding(finding: Finding) -> list[Any]:
@@ -43,7 +43,7 @@ def decode_finding(data: Any, rests: tuple[str, ...] = ()) -> Finding:
     """The finding, which rests on files. Raises `ValueError`, `TypeError` or `KeyError` for what is none."""
     code, name, start, end, label, message, help, harm, certainty, fix, form, why, obstacles = data
     return Finding(
-        Named(_check_text(code), _check_text(name)),
+        RuleIdentity(_check_text(code), _check_text(name)),
         _check_position(start),
         _check_position(end),
         _check_text(label),

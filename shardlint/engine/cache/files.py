@@ -15,7 +15,7 @@ from shardlint.source.store import digest_bytes as digest_of
 from shardlint.source.tree import Stamp, Tree, make_stamp
 
 if TYPE_CHECKING:
-    from shardlint.syntax.edited import Edited, Text
+    from shardlint.syntax.file_edits import Edited, Text
     from shardlint.syntax.parts import Part
 
 
@@ -121,7 +121,7 @@ class Files:
     def _code_digests(self, name: str, now: Text | None) -> str:
         """The digests of a text's parts; of a file that cannot be parsed, that of the whole."""
         if now is not None:
-            from shardlint.syntax.edited import code_digests
+            from shardlint.syntax.file_edits import code_digests
 
             return " ".join(f"{part}={said}" for part, said in code_digests(now).items())
         data = self.file_contents(name)
@@ -130,7 +130,7 @@ class Files:
     def _text_now(self, name: str, parts: Iterable[Part] | None = None) -> Text | None:
         """Return the text of a file's parts; None if it cannot be parsed."""
         from shardlint.source.text import Source
-        from shardlint.syntax.edited import Text
+        from shardlint.syntax.file_edits import Text
         from shardlint.syntax.parts import texts_of_parts
 
         data = self.file_contents(name)
@@ -148,7 +148,7 @@ class Files:
 
     def code_changes(self, name: str) -> Edited:
         """Return the changes of the code of a file since the last run."""
-        from shardlint.syntax.edited import Edited
+        from shardlint.syntax.file_edits import Edited
 
         known = self.codes.get(name, "")
         if name not in self.walked and self.current_stamp(name) is None:

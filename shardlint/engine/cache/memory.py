@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from shardlint.config.certainty import Certainty
 from shardlint.config.folders import Places, ScopeKey, scope_key
+from shardlint.engine.cache.project_cache import Shard
 from shardlint.engine.cache.records import Records
-from shardlint.engine.cache.shard import Shard
 from shardlint.engine.results import Options, Outcome
-from shardlint.source.find import Met
+from shardlint.source.find import SelectedFile
 from shardlint.source.screen import Screen, Screens
 from shardlint.source.store import Store, digest_bytes
 
 if TYPE_CHECKING:
     from shardlint.config.settings import Settings
-    from shardlint.engine.changes.before import Base
+    from shardlint.engine.changes.revision_files import Base
     from shardlint.engine.groups import Before
     from shardlint.model.project import Answers
     from shardlint.rules_api.rule import Finding
@@ -40,7 +40,7 @@ class Memory:
         self._folders: dict[str, Shard] = {}
         self._known_screens: dict[str, Screens] = {}
 
-    def recall_outcome(self, met: Met) -> Outcome | None:
+    def recall_outcome(self, met: SelectedFile) -> Outcome | None:
         """Return the cached outcome of a file; None if it must be checked."""
         return self._shard_of_file(met.real).recall_outcome(met)
 

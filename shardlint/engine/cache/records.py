@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shardlint.source.store import Store, digest_bytes
 
 if TYPE_CHECKING:
-    from shardlint.engine.groups import Record, Told
+    from shardlint.engine.groups import Record, StoredFinding
 
 _FILES = 32
 """Over how many files the records of a project are spread: a run reads and writes only some."""
@@ -84,10 +84,14 @@ def _encode_record(record: Record, called: Callable[[str], str]) -> list[Any]:
     return [record.least, dict(record.texts), f"{record.base:x}", parts]
 
 
-def _encode_finding(told: Told, called: Callable[[str], str]) -> list[Any]:
+def _encode_finding(stored_finding: StoredFinding, called: Callable[[str], str]) -> list[Any]:
     from shardlint.engine.cache.coding import encode_finding
 
-    return [told.spots, encode_finding(told.finding), list(map(called, told.finding.rests))]
+    return [
+        stored_finding.spots,
+        encode_finding(stored_finding.finding),
+        list(map(called, stored_finding.finding.rests)),
+    ]
 
 
 def _decode_record(data: Any, path: Callable[[str], str]) -> Record:
@@ -113,12 +117,12 @@ def _decode_record(data: Any, path: Callable[[str], str]) -> Record:
     )
 
 
-def _decode_told(data: Any, path: Callable[[str], str]) -> Told:
+def _decode_told(data: Any, path: Callable[[str], str]) -> StoredFinding:
     from shardlint.engine.cache.coding import decode_finding
-    from shardlint.engine.groups import Told
+    from shardlint.engine.groups import StoredFinding
 
     spots, finding, rests = data
-    return Told(
+    return StoredFinding(
         decode_finding(finding, tuple(map(path, rests))),
         tuple((str(part), int(along)) for part, along in spots),
     )

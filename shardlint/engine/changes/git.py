@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from shardlint.config.settings import BadSettings
 from shardlint.source.patterns import compile_lazily
-from shardlint.source.regular import TooLarge, read_regular
+from shardlint.source.regular_files import TooLarge, read_regular
 from shardlint.source.text import size_limit
 
 _OPTIONS = {

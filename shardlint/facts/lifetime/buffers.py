@@ -94,7 +94,7 @@ class Twice:
 
 
 @dataclass
-class Story:
+class BufferHistory:
     """Buffer events in a function."""
 
     uses: list[Use] = field(default_factory=list)
@@ -187,28 +187,28 @@ class Memory:
                 self.holds[path] = (Buffer(None, "unknown"), ())
 
 
-def _merge_buffers(memory: Memory, path: Path, found: list[Held], ends: list[Memory]) -> Buffer:
+def _merge_buffers(memory: Memory, path: Path, helds: list[Held], memories: list[Memory]) -> Buffer:
     """Return the buffer of a path where branches meet that bind different buffers. It is deleted if a branch deleted
     it.
     """
-    alive = [held for held in found if all(end.find_death(held) is None for end in ends)]
+    alive = [held for held in helds if all(end.find_death(held) is None for end in memories)]
     either = Buffer(None, "unknown", ways=tuple(alive[:_WAYS]))
-    died = next(filter(None, (end.find_death(end.buffer_of_path(path)) for end in ends)), None)
+    died = next(filter(None, (end.find_death(end.buffer_of_path(path)) for end in memories)), None)
     if died is not None:
         memory.dead[either, ()] = replace(died, must=False)
     return either
 
 
-def merge_memories(ends: list[Memory]) -> Memory | None:
+def merge_memories(memories: list[Memory]) -> Memory | None:
     """Return the joined memory where branches meet; None if no branch arrives."""
-    if len(ends) < 2:
-        return ends[0] if ends else None
-    memory = Memory(ends[0].entries)
-    for path in {path for end in ends for path in end.holds}:
-        found = list(dict.fromkeys(end.buffer_of_path(path) for end in ends))
-        memory.holds[path] = found[0] if len(found) == 1 else (_merge_buffers(memory, path, found, ends), ())
-    for held in {held for end in ends for held in end.dead}:
-        deaths = [end.dead.get(held) for end in ends]
+    if len(memories) < 2:
+        return memories[0] if memories else None
+    memory = Memory(memories[0].entries)
+    for path in {path for end in memories for path in end.holds}:
+        found = list(dict.fromkeys(end.buffer_of_path(path) for end in memories))
+        memory.holds[path] = found[0] if len(found) == 1 else (_merge_buffers(memory, path, found, memories), ())
+    for held in {held for end in memories for held in end.dead}:
+        deaths = [end.dead.get(held) for end in memories]
         death = next(death for death in deaths if death is not None)
         must = all(one is not None and one.must for one in deaths)
         memory.dead[held] = death if must else replace(death, must=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts.lifetime.buffers import Buffer, Memory, Story, Use, merge_memories
+from shardlint.facts.lifetime.buffers import Buffer, BufferHistory, Memory, Use, merge_memories
 from shardlint.facts.lifetime.donation import Donations
 from shardlint.facts.lifetime.order import Evaluation
 from shardlint.facts.lifetime.reads import Reading
@@ -27,16 +27,16 @@ class Lifetimes:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.donations = Donations(evaluator)
-        self._known: Memo[ast.AST, Story] = Memo(evaluator.project.needs)
+        self._known: Memo[ast.AST, BufferHistory] = Memo(evaluator.project.needs)
         self._donating: Memo[ast.AST, list[Scope]] = Memo(evaluator.project.needs)
 
-    def buffer_events(self, file: FileFacts, scope: Scope) -> Story:
+    def buffer_events(self, file: FileFacts, scope: Scope) -> BufferHistory:
         """Return the buffer events of one function or module."""
         return self._known.get_or_make(
             scope.node, lambda: _Walk(file, file.walk_scope(scope), self.donations).walk_body()
         )
 
-    def donating_functions(self, file: FileFacts) -> list[tuple[Scope, Story]]:
+    def donating_functions(self, file: FileFacts) -> list[tuple[Scope, BufferHistory]]:
         """The functions of a file in which something is donated, and what happens there."""
         scopes = self._donating.get_or_make(file.tree, lambda: list(self._scopes_with_donations(file)))
         return [(scope, self.buffer_events(file, scope)) for scope in scopes]
@@ -65,7 +65,7 @@ class _Walk(Evaluation):
         self.breaks: list[list[Memory]] = []
         self.continues: list[list[Memory]] = []
 
-    def walk_body(self) -> Story:
+    def walk_body(self) -> BufferHistory:
         """Walk the whole body."""
         self._walk_block(self.scope.body_statements)
         self.story.uses = _strongest_uses(self.story.uses)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from shardlint.facts.lifetime.buffers import (
     Buffer,
+    BufferHistory,
     Death,
     Held,
     Memory,
     Path,
-    Story,
     Twice,
     Use,
     access_path,
@@ -39,7 +39,7 @@ class Evaluation:
         self.scope = scope
         self.donations = donations
         self.evaluator: Evaluator = donations.evaluator
-        self.story = Story()
+        self.story = BufferHistory()
         self.memory: Memory | None = Memory({})
         self.unstable = _rebound_elsewhere(file, scope)
         self.probing = 0
@@ -132,16 +132,16 @@ class Evaluation:
             self._mark_changed_objects(node, given, self.memory)
         return None
 
-    def _mark_changed_objects(self, node: ast.Call, given: list[ast.expr], memory: Memory) -> None:
+    def _mark_changed_objects(self, node: ast.Call, expressions: list[ast.expr], memory: Memory) -> None:
         """A call of code not seen here may change objects it reaches: its receiver, and what it is given."""
         names = {
-            part.id for one in (node.func, *given) for part in walk_nodes(one) if isinstance(part, ast.Name)
+            part.id for one in (node.func, *expressions) for part in walk_nodes(one) if isinstance(part, ast.Name)
         }
         memory.forget_contents(names)
         receiver = access_path(node.func.value) if isinstance(node.func, ast.Attribute) else None
         if receiver is not None and len(receiver) > 1:
             receiver = None
-        for path in (*map(access_path, given), receiver):
+        for path in (*map(access_path, expressions), receiver):
             if path is not None and path[0] not in self.unstable:
                 memory.revive_buffer(memory.buffer_of_path(path))
 

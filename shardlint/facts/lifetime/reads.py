@@ -177,13 +177,13 @@ def _read_part_in_body(
 ) -> Reading:
     """Return the part of an argument that a function of the project reads; with `mapped`, of each array of it."""
 
-    def is_name_read(inside: FileFacts, name: ast.expr, depth: int) -> bool:
-        parent = inside.parent(name)
+    def is_name_read(file: FileFacts, name: ast.expr, depth: int) -> bool:
+        parent = file.parent(name)
         if isinstance(parent, ast.Attribute):
             if parent.attr in _ARRAY_METHODS or parent.attr in _DERIVED:
-                return part_of_read(evaluator, inside, parent, depth) is Reading.DATA
+                return part_of_read(evaluator, file, parent, depth) is Reading.DATA
             return False
-        found = _reading_by_parent(evaluator, inside, name, depth)
+        found = _reading_by_parent(evaluator, file, name, depth)
         return found is Reading.DATA or (mapped and found is Reading.IF_ARRAY)
 
     found = surely_reads_argument(evaluator, file, call, node, function, is_name_read, depth, mapped)

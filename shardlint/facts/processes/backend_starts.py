@@ -74,7 +74,7 @@ class Backend:
 
     def find_start_before(self, place: Place) -> Started | None:
         """The first call that has started the backend when the statement of a place runs."""
-        for event in _Running(self.program).events_before(place):
+        for event in _ImportRun(self.program).events_before(place):
             found = self._follow_event(event)
             if found is not None:
                 return found
@@ -95,11 +95,11 @@ class Backend:
     def _events_of_file(self, file: FileFacts) -> tuple[_Event, ...]:
         """Return the relevant events of importing a file, computed once for all questions."""
         return self.program.answer_for_node(
-            ("events", file.tree), lambda: tuple(_Running(self.program).events_of_import(file))
+            ("events", file.tree), lambda: tuple(_ImportRun(self.program).events_of_import(file))
         )
 
 
-class _Running:
+class _ImportRun:
     """The imports that surely run, in order, until a call starts the backend."""
 
     def __init__(self, program: Program) -> None:

@@ -42,7 +42,7 @@ _SAVING = ("save", "restore", "wait_until_finished")
 
 
 @dataclass(frozen=True)
-class Together:
+class CollectiveCall:
     """A call that all processes must make: `name`, where it stands, and the calls that lead to it, the first first.
 
     Not `sure` where only a name says what it is, or where it may be another function that is called.
@@ -61,7 +61,9 @@ class Together:
     """The conditions on the way to it, in the functions that are called, and what each must be."""
 
 
-def collective_calls(program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: int = 0) -> Iterator[Together]:
+def collective_calls(
+    program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: int = 0
+) -> Iterator[CollectiveCall]:
     """The calls under some nodes that all processes must make, of each call at most one."""
     for call, tests in _calls_of_block(nodes, ()):
         found = _collective_of_call(program, Place(file, call), depth)
@@ -79,13 +81,13 @@ def _conditions_around(file: FileFacts, call: ast.Call, tests: _Tests) -> Iterat
     return ((Place(file, test or call), truth) for test, truth in tests)
 
 
-def _collective_of_call(program: Program, place: Place, depth: int) -> Together | None:
+def _collective_of_call(program: Program, place: Place, depth: int) -> CollectiveCall | None:
     call, file = place.node, place.file
     assert isinstance(call, ast.Call)
     callees = options(program.evaluator.value(Place(file, call.func)))
     for callee in callees:
         if isinstance(callee, Api) and (callee.name in COLLECTIVES or callee.name == FLAX_SAVE):
-            return Together(callee.name, place, (), len(callees) == 1)
+            return CollectiveCall(callee.name, place, (), len(callees) == 1)
         if isinstance(callee, Api) and callee.name.startswith("jax.tree."):
             inside = _mapped_collective(program, place, depth)
             if inside is not None:
@@ -101,7 +103,7 @@ def _collective_of_call(program: Program, place: Place, depth: int) -> Together 
     return _checkpoint_save(program, file, call) or _compiled_collective(program, place)
 
 
-def _compiled_collective(program: Program, place: Place) -> Together | None:
+def _compiled_collective(program: Program, place: Place) -> CollectiveCall | None:
     """A compiled function that is given an array of all processes: each of them must start it."""
     call = place.node
     assert isinstance(call, ast.Call)
@@ -117,7 +119,7 @@ def _compiled_collective(program: Program, place: Place) -> Together | None:
             why = f"{place.file.source_text(one)} is of all processes: {made}"
             break
     needed = (any(map(_is_leading_index, given)) or call_communicates(program, place)) if why else False
-    return Together(name, place, (), False, why, True, needed is None) if needed is not False else None
+    return CollectiveCall(name, place, (), False, why, True, needed is None) if needed is not False else None
 
 
 def _is_leading_index(node: ast.expr) -> bool:
@@ -143,15 +145,15 @@ def _global_out_shardings(program: Program, place: Place) -> str:
     return ""
 
 
-def _mapped_collective(program: Program, place: Place, depth: int) -> Together | None:
+def _mapped_collective(program: Program, place: Place, depth: int) -> CollectiveCall | None:
     """The function that a tree map runs."""
     call = place.node
     assert isinstance(call, ast.Call)
     for callee in options(program.evaluator.value(Place(place.file, call.args[0]))) if call.args else ():
         if isinstance(callee, Api) and callee.name in COLLECTIVES:
-            return Together(callee.name, place)
+            return CollectiveCall(callee.name, place)
         if isinstance(callee, Transformed) and isinstance(callee.inner, Api) and callee.inner.name in COLLECTIVES:
-            return Together(callee.inner.name, place)
+            return CollectiveCall(callee.inner.name, place)
         if isinstance(callee, Function) and depth < _DEPTH:
             inside = _collective_in_function(program, callee, depth + 1)
             if inside is not None:
@@ -180,18 +182,18 @@ def _called_object_method(program: Program, place: Place, callee: object) -> Fun
     return None
 
 
-def _collective_in_function(program: Program, function: Function, depth: int) -> Together | None:
+def _collective_in_function(program: Program, function: Function, depth: int) -> CollectiveCall | None:
     """The first such call in a function; one that a test of the process count goes around is right."""
     node = function.node
     body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
 
-    def find_in_body() -> Together | None:
+    def find_in_body() -> CollectiveCall | None:
         return next(collective_calls(program, function.place.file, body, depth), None)
 
     return program.answer_for_node(("together", node, depth), find_in_body)
 
 
-def _checkpoint_save(program: Program, file: FileFacts, call: ast.Call) -> Together | None:
+def _checkpoint_save(program: Program, file: FileFacts, call: ast.Call) -> CollectiveCall | None:
     """`manager.save(...)`: Orbax's checkpointers wait for all processes."""
     func = call.func
     if not isinstance(func, ast.Attribute) or func.attr not in _SAVING:
@@ -200,15 +202,17 @@ def _checkpoint_save(program: Program, file: FileFacts, call: ast.Call) -> Toget
         one for one in options(program.evaluator.value(Place(file, func.value))) if isinstance(one, CallResult)
     ]
     if any(_SAVERS.match(one.api) for one in kinds):
-        return Together(f"Orbax's {func.attr}", Place(file, call))
+        return CollectiveCall(f"Orbax's {func.attr}", Place(file, call))
     if _is_annotated_saver(program, file, func.value):
-        return Together(f"Orbax's {func.attr}", Place(file, call), (), False, "its annotation is a class of Orbax's")
+        return CollectiveCall(
+            f"Orbax's {func.attr}", Place(file, call), (), False, "its annotation is a class of Orbax's"
+        )
     holder = func.value
     name = last_name(holder)
     if _NAMED_SAVER.search(name) and not any(isinstance(one.by, ClassValue) for one in kinds):
         if file.contains_text("orbax") or program.project.is_module_imported(file.path, "orbax.checkpoint"):
             place = Place(file, call)
-            return Together(
+            return CollectiveCall(
                 f"Orbax's {func.attr}", place, (), False, f"`{name}` is one of Orbax's by its name"
             )
     return None

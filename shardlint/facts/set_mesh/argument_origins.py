@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable
 from typing import Literal
 
-from shardlint.facts.set_mesh.calls_in_block import Running
+from shardlint.facts.set_mesh.calls_in_block import BlockCalls
 from shardlint.facts.shardings import SHARDINGS, literal_leaves
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import sharding_parts, spec_of
@@ -73,7 +73,7 @@ _UNKNOWN: Origins = frozenset(("unknown",))
 _WINS: tuple[Origin, ...] = ("placed", "unknown", "fresh", "loose", "host")
 
 
-def why_arguments_refused(program: Program, run: Running) -> str:
+def why_arguments_refused(program: Program, run: BlockCalls) -> str:
     """Why a jit that a block runs may refuse its arguments under jax.set_mesh; empty where none does."""
     for place in run.calls:
         assert isinstance(place.node, ast.Call)

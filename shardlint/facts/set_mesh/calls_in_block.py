@@ -22,21 +22,21 @@ _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 @dataclass(frozen=True)
-class Running:
+class BlockCalls:
     """The calls; and, where there may be others, why."""
 
     calls: tuple[Place, ...]
     more: str = ""
 
 
-def find_calls_in_block(program: Program, block: Place) -> Running:
+def find_calls_in_block(program: Program, block: Place) -> BlockCalls:
     """The calls that a `with` block makes, itself and through functions of the project that are not jitted."""
     assert isinstance(block.node, ast.With | ast.AsyncWith)
     calls = [Place(block.file, call) for call in _calls_in_block(block.node)]
     if yields := [part for part in block.node.body if _contains_yield(part)]:
         users = code_run_during_yield(program, block)
         if users is None:
-            return Running(tuple(calls), f"line {yields[0].lineno} yields in the block to unknown code")
+            return BlockCalls(tuple(calls), f"line {yields[0].lineno} yields in the block to unknown code")
         calls += [Place(use.file, call) for use in users for call in _calls_in_block(use.node)]
     seen: set[ast.AST] = set()
     for place in calls:  # grows
@@ -46,10 +46,10 @@ def find_calls_in_block(program: Program, block: Place) -> Running:
                 continue
             seen.add(function.node)
             if len(seen) > _FUNCTIONS:
-                return Running(tuple(calls), f"the block runs more than {_FUNCTIONS} functions, too many to look at")
+                return BlockCalls(tuple(calls), f"the block runs more than {_FUNCTIONS} functions, too many to look at")
             scope = function.place.file.walk_scope(function.place.file.scope(function.node))
             calls += [Place(function.place.file, call) for call in scope.calls]
-    return Running(tuple(calls))
+    return BlockCalls(tuple(calls))
 
 
 def code_run_during_yield(program: Program, block: Place) -> list[Place] | None:

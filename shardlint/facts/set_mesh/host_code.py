@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from shardlint.facts.location import Location
-from shardlint.facts.set_mesh.calls_in_block import Running
+from shardlint.facts.set_mesh.calls_in_block import BlockCalls
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import Api, CallResult, Place, Transformed, options
 from shardlint.syntax import FileFacts, Scope
@@ -50,7 +50,7 @@ _DEPTH = 4
 _CALLERS = 12
 
 
-def is_run_on_host(location: Location, node: ast.With | ast.AsyncWith, run: Running) -> bool:
+def is_run_on_host(location: Location, node: ast.With | ast.AsyncWith, run: BlockCalls) -> bool:
     """Return whether a block runs untraced: for certain, or by evidence and with no visible trace of it."""
     if runs_on_the_host(location, node, run.calls):
         return True

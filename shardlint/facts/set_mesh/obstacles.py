@@ -10,7 +10,7 @@ from shardlint.facts.made_meshes import files_making_meshes, meshes_made_in
 from shardlint.facts.name_uses import is_module_imported, uses_any
 from shardlint.facts.set_mesh.argument_origins import why_arguments_refused
 from shardlint.facts.set_mesh.calls_in_block import (
-    Running,
+    BlockCalls,
     find_calls_in_block,
     goes_through_transform,
     possible_api_names,
@@ -103,7 +103,7 @@ def _calls_haliax_jits(location: Location, joined: bool) -> bool:
     return False
 
 
-def _code_run_in_block(location: Location, run: Running) -> list[str]:
+def _code_run_in_block(location: Location, run: BlockCalls) -> list[str]:
     """Return the code that runs in a block, itself or in the functions it calls, and raises under jax.set_mesh."""
     found = []
     for place in run.calls:

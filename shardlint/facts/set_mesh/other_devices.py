@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from shardlint.facts.location import Location
 from shardlint.facts.set_mesh.calls_in_block import (
-    Running,
+    BlockCalls,
     code_run_during_yield,
     find_calls_in_block,
     possible_api_names,
@@ -37,7 +37,7 @@ _SOME = compile_lazily(r"devices\b.*\[[^\]]*:[^\]]*\]")
 _DEPTH = 3
 
 
-def find_obstacle(location: Location, statement: ast.With | ast.AsyncWith, run: Running, mesh: Mesh | None) -> str:
+def find_obstacle(location: Location, statement: ast.With | ast.AsyncWith, run: BlockCalls, mesh: Mesh | None) -> str:
     """Why a `with` block would be another program under jax.set_mesh, with the line that makes it one; else empty."""
     return (
         _coroutines_while_entered(location, statement)
@@ -77,7 +77,7 @@ def _nodes_outside_functions(node: ast.AST) -> Iterator[ast.AST]:
             rest += ast.iter_child_nodes(part)
 
 
-def _default_device(location: Location, statement: ast.With | ast.AsyncWith, run: Running) -> str:
+def _default_device(location: Location, statement: ast.With | ast.AsyncWith, run: BlockCalls) -> str:
     """A default device that holds in the block: chosen by the configuration, around it, in it, or by a caller."""
     for file in _files_holding(location, "default_device"):
         for call in (one for scope in file.inner_scopes(file.module) for one in scope.calls):
@@ -101,7 +101,7 @@ def _sets_default(location: Location, place: Place) -> bool:
     return False
 
 
-def _holds_in(location: Location, place: Place, statement: ast.With | ast.AsyncWith, run: Running) -> bool:
+def _holds_in(location: Location, place: Place, statement: ast.With | ast.AsyncWith, run: BlockCalls) -> bool:
     """Return whether a `jax.default_device(...)` is active where a block runs. True also if its own block is not
     known.
     """
@@ -117,7 +117,7 @@ def _holds_in(location: Location, place: Place, statement: ast.With | ast.AsyncW
 
 
 def _committed_array_used(
-    location: Location, statement: ast.With | ast.AsyncWith, run: Running, mesh: Mesh | None
+    location: Location, statement: ast.With | ast.AsyncWith, run: BlockCalls, mesh: Mesh | None
 ) -> str:
     """An array of the program that is committed to one device, or to other devices than those of the mesh."""
     for file in _files_holding(location, "device_put", "device="):
@@ -139,7 +139,7 @@ def _committed_array_used(
     return ""
 
 
-def _is_unrelated(location: Location, place: Place, statement: ast.With | ast.AsyncWith, run: Running) -> bool:
+def _is_unrelated(location: Location, place: Place, statement: ast.With | ast.AsyncWith, run: BlockCalls) -> bool:
     """True if a placement is in a function that shares no caller, and no class, with the function around the block."""
     placing, around = place.scope.enclosing_function(), location.file.evaluation_scope(statement).enclosing_function()
     if placing is None or any(one.node is place.node for one in run.calls):

@@ -6,9 +6,9 @@ import ast
 from dataclasses import replace
 
 from shardlint.model import api
-from shardlint.model.ends import End, Ends
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.flow import Flow
+from shardlint.model.function_uses import FunctionUse, FunctionUses
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
     CallResult,
@@ -73,7 +73,7 @@ class Callers:
         found = [self._argument_value(function, end, value.name) for end in _without_expected_errors(ends)]
         return choose_value([self.followed(argument, depth + 1) for argument in found])
 
-    def bind_receiver(self, function: Function, end: End, environment: Environment | None) -> Function:
+    def bind_receiver(self, function: Function, end: FunctionUse, environment: Environment | None) -> Function:
         """The function as it is called at an end: a method knows the object it is called on."""
         place = end.place
         if function.owner is None or not isinstance(place.node, ast.Call):
@@ -89,11 +89,13 @@ class Callers:
                 return inner
         return function
 
-    def _calls_of_function(self, value: Parameter) -> tuple[Function, Ends] | None:
+    def _calls_of_function(self, value: Parameter) -> tuple[Function, FunctionUses] | None:
         """The function whose parameter it is, and where it is called."""
         return self.find_calls_around(value.place.file, value.place.file.evaluation_scope(value.place.node))
 
-    def find_calls_around(self, file: FileFacts, scope: Scope, every: bool = False) -> tuple[Function, Ends] | None:
+    def find_calls_around(
+        self, file: FileFacts, scope: Scope, every: bool = False
+    ) -> tuple[Function, FunctionUses] | None:
         """A function, and where it is called; a class where its instances are made, for its `__init__`."""
         if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
             return None
@@ -104,25 +106,25 @@ class Callers:
             ends = self.flow.in_sight(file, scope.node) if every else self.flow.ends(file, scope.node)
         return Function(Place(file, scope.node), owner is not None, owner), ends
 
-    def _argument_value(self, function: Function, end: End, name: str) -> Value:
+    def _argument_value(self, function: Function, end: FunctionUse, name: str) -> Value:
         arguments = self.evaluator.read_arguments(end.place)
         return self.evaluator.bind_parameter(function, arguments, name) or Unknown(f"argument {name}")
 
 
-def _are_calls_direct(ends: Ends) -> bool:
-    called = _without_expected_errors(ends)
-    if not ends.complete or not 0 < len(called) <= _CALLS:
+def _are_calls_direct(uses: FunctionUses) -> bool:
+    called = _without_expected_errors(uses)
+    if not uses.complete or not 0 < len(called) <= _CALLS:
         return False
     return not any(moves_call_arguments(end) for end in called)
 
 
-def _without_expected_errors(ends: Ends) -> list[End]:
+def _without_expected_errors(uses: FunctionUses) -> list[FunctionUse]:
     """The calls, but those that a test expects to raise: what they give is wrong on purpose."""
-    called = [end for end in ends.found if end.kind == "called"]
+    called = [end for end in uses.found if end.kind == "called"]
     return [end for end in called if not expected_to_fail(end.place.file, end.place.node)]
 
 
-def moves_call_arguments(end: End) -> bool:
+def moves_call_arguments(end: FunctionUse) -> bool:
     """Return whether code between a call and its function moves arguments."""
     return any(_moves_arguments(wrapper.api) for wrapper in end.wrappers)
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
-from shardlint.model.evaluator import parts
-from shardlint.model.evaluator.loaded import LOADERS, loaded_value
+from shardlint.model.evaluator import sequence_parts as parts
+from shardlint.model.evaluator.loaded_configuration import LOADERS, loaded_value
 from shardlint.model.evaluator.trees import evaluate_table_method
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
@@ -402,21 +402,21 @@ def _is_partial(value: Value) -> bool:
     )
 
 
-def _merge_partials(inner: Value, later: CallArguments) -> Value:
+def _merge_partials(inner: Value, call_arguments: CallArguments) -> Value:
     """A partial of a partial of a library function: one that is given the arguments of both."""
     assert isinstance(inner, Transformed) and inner.call is not None
-    both = _join_arguments(inner.call, replace(later, positional=later.positional[1:]))
+    both = _join_arguments(inner.call, replace(call_arguments, positional=call_arguments.positional[1:]))
     return replace(inner, call=replace(both, positional=(*inner.call.positional[:1], *both.positional)))
 
 
-def _join_arguments(earlier: CallArguments, later: CallArguments) -> CallArguments:
+def _join_arguments(earlier: CallArguments, call_arguments: CallArguments) -> CallArguments:
     """Arguments of a partial (without the function itself) followed by those of the call."""
     return CallArguments(
-        later.place,
-        (*earlier.positional[1:], *later.positional),
-        {**earlier.keywords, **later.keywords},
-        earlier.open_positional or later.open_positional,
-        earlier.open_keywords or later.open_keywords,
-        later.environment or earlier.environment,
-        later.starred and not earlier.open_positional,
+        call_arguments.place,
+        (*earlier.positional[1:], *call_arguments.positional),
+        {**earlier.keywords, **call_arguments.keywords},
+        earlier.open_positional or call_arguments.open_positional,
+        earlier.open_keywords or call_arguments.open_keywords,
+        call_arguments.environment or earlier.environment,
+        call_arguments.starred and not earlier.open_positional,
     )

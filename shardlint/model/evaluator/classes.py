@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from shardlint.model.evaluator.filled import filled_in_parts
+from shardlint.model.evaluator.mutations import filled_in_parts
 from shardlint.model.evaluator.objects import Objects
 from shardlint.model.needs import Memo
 from shardlint.model.values import (

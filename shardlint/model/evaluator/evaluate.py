@@ -16,12 +16,12 @@ from shardlint.model import api
 from shardlint.model.evaluator.annotations import annotated_classes
 from shardlint.model.evaluator.calling import Calling
 from shardlint.model.evaluator.classes import Classes
-from shardlint.model.evaluator.filled import apply_mutations
+from shardlint.model.evaluator.displays import DisplayEvaluator, bounded_number
 from shardlint.model.evaluator.linking import Linker
-from shardlint.model.evaluator.rebound import value_before_reassignment, wraps_itself
-from shardlint.model.evaluator.taken import is_surely_true, live_branches
+from shardlint.model.evaluator.mutations import apply_mutations
+from shardlint.model.evaluator.rebound_attributes import value_before_reassignment, wraps_itself
+from shardlint.model.evaluator.test_outcomes import is_surely_true, live_branches
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
-from shardlint.model.evaluator.written import Written, bounded_number
 from shardlint.model.needs import GIVEN, Answer, Key, Memo
 from shardlint.model.project import Project
 from shardlint.model.values import (
@@ -63,9 +63,9 @@ _BUILTINS = frozenset(dir(builtins))
 class Evaluator:
     """Evaluates expressions of a project's files. Results are remembered, in a call those that ask nothing of it."""
 
-    def __init__(self, project: Project, own: OwnNames = NO_OWN_NAMES) -> None:
+    def __init__(self, project: Project, own_names: OwnNames = NO_OWN_NAMES) -> None:
         self.project = project
-        self.own = own
+        self.own = own_names
         self._known: Memo[Hashable, Value] = Memo(project.needs)
         self._same: Memo[ast.AST, Value] = Memo(project.needs)
         """What expressions of functions are in every call."""
@@ -81,7 +81,7 @@ class Evaluator:
         self.classes = Classes(self)
         self.calls = Calling(self)
         self.trees = Trees(self)
-        self.written = Written(self)
+        self.written = DisplayEvaluator(self)
 
     def break_cycles(self) -> None:
         """Break the cycles between calls and what is known in them. Nothing may be asked afterwards."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from shardlint.model.evaluator import parts
+from shardlint.model.evaluator import sequence_parts
 from shardlint.model.evaluator.annotations import annotated_classes
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
@@ -80,7 +80,7 @@ class Objects:
                 known = self.evaluator.value(given, call.environment)
                 unknown = type(known) is Unknown or isinstance(known, Parameter)
                 return (self.evaluator.annotated_instance(place.file, binding) or known) if unknown else known
-            hidden = parts.evaluate_star_keywords(self.evaluator, call) if call.open_keywords else None
+            hidden = sequence_parts.evaluate_star_keywords(self.evaluator, call) if call.open_keywords else None
             told = hidden.value_under(name) if hidden is not None else None
             if told is not None:
                 return told

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from shardlint.model.evaluator.taken import truth_of_test
+from shardlint.model.evaluator.test_outcomes import truth_of_test
 from shardlint.model.values import (
     Api,
     Assumed,
@@ -149,20 +149,20 @@ class Trees:
                         path,
                     )
 
-    def apply_to_values(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
+    def apply_to_values(self, function: Value, values: Sequence[Value], arguments: CallArguments) -> Value:
         """Return the result of a function value for these values. `arguments` is the call that applies it."""
-        return choose_value([self._apply_function(option, given, arguments) for option in options(function)])
+        return choose_value([self._apply_function(option, values, arguments) for option in options(function)])
 
-    def _apply_function(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
+    def _apply_function(self, function: Value, values: Sequence[Value], arguments: CallArguments) -> Value:
         match function:
             case Function():
                 return self.evaluator.calls.evaluate_result(
-                    function, lambda: self._environment_of_call(function, given)
+                    function, lambda: self._environment_of_call(function, values)
                 )
             case Transformed(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
                 if isinstance(inner, Function):
                     return self.evaluator.calls.evaluate_result(
-                        inner, lambda: self._environment_of_partial(inner, earlier, given)
+                        inner, lambda: self._environment_of_partial(inner, earlier, values)
                     )
                 return (
                     CallResult(inner, _arguments_after_partial(earlier))
@@ -171,27 +171,27 @@ class Trees:
                 )
             case CallResult(by=ClassValue()):
                 method = self.evaluator.evaluate_attribute(function, "__call__")
-                return self.apply_to_values(method, given, arguments) if isinstance(method, Function) else method
-            case Api(name="builtins.tuple" | "builtins.list") if given:
-                return given[0]
+                return self.apply_to_values(method, values, arguments) if isinstance(method, Function) else method
+            case Api(name="builtins.tuple" | "builtins.list") if values:
+                return values[0]
             case Api():
                 return CallResult(function, _hide_argument_values(arguments))
         return Unknown("the result of an unknown function")
 
-    def _environment_of_call(self, function: Function, given: Sequence[Value]) -> Environment:
+    def _environment_of_call(self, function: Function, values: Sequence[Value]) -> Environment:
         arguments = CallArguments(function.place, (), {}, open_positional=True)
         known = dict(self.evaluator.bind_parameters(function, arguments).values)
-        known.update(zip(function.positional_parameters, given, strict=False))
+        known.update(zip(function.positional_parameters, values, strict=False))
         return Environment(known)
 
     def _environment_of_partial(
-        self, function: Function, earlier: CallArguments, given: Sequence[Value]
+        self, function: Function, earlier: CallArguments, values: Sequence[Value]
     ) -> Environment:
         before = CallArguments(
             earlier.place, earlier.positional[1:], earlier.keywords, True, False, earlier.environment
         )
         known = dict(self.evaluator.bind_parameters(function, before).values)
-        known.update(zip(function.positional_parameters[len(before.positional) :], given, strict=False))
+        known.update(zip(function.positional_parameters[len(before.positional) :], values, strict=False))
         return Environment(known)
 
     def evaluate_dict_get(self, table: Value, arguments: CallArguments) -> Value:

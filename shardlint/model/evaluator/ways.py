@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
-from shardlint.model.ends import End
 from shardlint.model.evaluator.callers import Callers, moves_call_arguments
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.trees import MAPS
+from shardlint.model.function_uses import FunctionUse
 from shardlint.model.needs import Memo
 from shardlint.model.values import CallArguments, Constant, Environment, Function, Place, Value
 from shardlint.source.lazy import dataclass
@@ -43,7 +43,7 @@ class Way:
     """Which leaf of a tree, or which turn of a loop, it is, in words."""
 
 
-class _Given(Mapping[str, Value]):
+class _ParameterValues(Mapping[str, Value]):
     """Values of the parameters of a function in a call, each evaluated on first use."""
 
     def __init__(self, evaluator: Evaluator, function: Function, arguments: CallArguments) -> None:
@@ -161,10 +161,10 @@ class Ways:
                 environment = way.environment if way is not None else None
                 arguments = self.evaluator.read_arguments(end.place, environment)
                 called = self.callers.bind_receiver(function, end, environment)
-                given = Environment(_Given(self.evaluator, called, arguments))
+                given = Environment(_ParameterValues(self.evaluator, called, arguments))
                 yield Way(given, (end.place, *(way.calls if way is not None else ())))
 
-    def _paths_through_leaves(self, scope: Scope, end: End, level: int) -> Iterator[Way]:
+    def _paths_through_leaves(self, scope: Scope, end: FunctionUse, level: int) -> Iterator[Way]:
         """The ways to a function that `jax.tree.map` runs: one for each leaf that is known."""
         mapped = end.wrappers[-1] if end.wrappers else None
         if end.kind != "called" or mapped is None or mapped.api not in MAPS or mapped.place != end.place:
@@ -196,7 +196,7 @@ def _outermost_function(scope: Scope | None) -> Scope | None:
     return scope
 
 
-def _moves_arguments(end: End) -> bool:
+def _moves_arguments(end: FunctionUse) -> bool:
     """Return whether code between a call and its function moves or reshapes arguments."""
     return moves_call_arguments(end) or any(wrapper.api in _RESHAPING for wrapper in end.wrappers)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.source.lazy import dataclass
-from shardlint.source.regular import CONFIGURATION_BYTES, parse_toml, read_regular
+from shardlint.source.regular_files import CONFIGURATION_BYTES, parse_toml, read_regular
 from shardlint.source.tree import Tree
 
 _MAX_FILES = 2_000

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from shardlint.model import api
-from shardlint.model.ends import Ends
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.flow import Flow
-from shardlint.model.imported import imported_files
+from shardlint.model.function_uses import FunctionUses
+from shardlint.model.joint_files import imported_files
+from shardlint.model.mesh.mesh_annotations import SaidMeshes
 from shardlint.model.mesh.meshes import MESH_MAKERS, Mesh, mesh_of
-from shardlint.model.mesh.said import SaidMeshes
 from shardlint.model.needs import Circular, Memo
 from shardlint.model.values import (
     Api,
@@ -140,12 +140,12 @@ class Contexts:
             (function.node, nested), merge_callers, lambda too_long: Context((), False, not too_long)
         )
 
-    def _merge_contexts(self, ends: Ends, nested: bool) -> Context:
+    def _merge_contexts(self, uses: FunctionUses, nested: bool) -> Context:
         """The contexts of all the places that run a function, as one."""
         contexts: list[MeshContext] = []
         bare = False
-        complete = ends.complete and any(end.kind == "called" for end in ends.found)
-        for end in ends.found:
+        complete = uses.complete and any(end.kind == "called" for end in uses.found)
+        for end in uses.found:
             if end.kind != "called":
                 continue
             if any(wrapper.api in BRING_A_MESH for wrapper in end.wrappers):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from shardlint.model import api
-from shardlint.model.evaluator import parts
+from shardlint.model.evaluator import sequence_parts
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import (
     Api,
@@ -141,7 +141,7 @@ def spec_of(value: Value, evaluator: Values) -> Spec | None:
         return None
     call = value.call
     entries = tuple(spec_entry(evaluator.value(place, call.environment), place) for place in call.positional)
-    more = parts.evaluate_star_arguments(evaluator, call) if call.open_positional else ()
+    more = sequence_parts.evaluate_star_arguments(evaluator, call) if call.open_positional else ()
     entries += tuple(spec_entry(one) for one in more or ())
     return Spec(entries, more is None or call.open_keywords, call.place)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardlint.run.init.recorded import Function, Program
+from shardlint.run.init.recorded_calls import Function, Program
 from shardlint.verify.spec import P
 
 

@@ -33,7 +33,7 @@ _JITS = ("jit", "filter_jit", "pjit")
 
 
 @dataclass
-class _Found:
+class _JittedFunction:
     """A function, the jit around it if there is one, and what its module says of meshes."""
 
     function: ast.FunctionDef | ast.AsyncFunctionDef | None
@@ -73,7 +73,7 @@ def _file_of(module: str, root: Path) -> Path:
     raise CannotRun(f"--init {module}: {relative}.py does not exist here; run it from the project's root")
 
 
-def _find_function(tree: ast.Module, names: Sequence[str]) -> _Found | None:
+def _find_function(tree: ast.Module, names: Sequence[str]) -> _JittedFunction | None:
     """The function of a name: defined so, decorated, or assigned what a jit makes of another."""
     body: Sequence[ast.stmt] = tree.body
     for name in names[:-1]:
@@ -85,12 +85,12 @@ def _find_function(tree: ast.Module, names: Sequence[str]) -> _Found | None:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == names[-1]:
             jit = next((jit for each in one.decorator_list if (jit := _find_jit_call(each)) is not None), None)
             static = any(last_name(each) == "staticmethod" for each in one.decorator_list)
-            return _Found(one, jit, tree, len(names) > 1 and not static)
+            return _JittedFunction(one, jit, tree, len(names) > 1 and not static)
         if isinstance(one, ast.Assign) and [last_name(target) for target in one.targets] == [names[-1]]:
             jit = _find_jit_call(one.value)
             inner = jit.args[0] if jit is not None and jit.args else one.value
             named = _find_function(tree, [inner.id]) if isinstance(inner, ast.Name) and inner.id != names[-1] else None
-            return _Found(named.function if named else None, jit, tree)
+            return _JittedFunction(named.function if named else None, jit, tree)
     return None
 
 
@@ -105,21 +105,21 @@ def _find_jit_call(node: ast.expr) -> ast.Call | None:
     return None
 
 
-def _write_fixture(reference: str, found: _Found) -> str:
+def _write_fixture(reference: str, jitted_function: _JittedFunction) -> str:
     text = _Text()
     name = reference.rpartition(":")[2].replace(".", "_")
-    static = _option_numbers(found.jit, "static_argnums")
-    names = set(_option_strings(found.jit, "static_argnames"))
-    specs = _option_specs(found.jit, "in_shardings")
+    static = _option_numbers(jitted_function.jit, "static_argnums")
+    names = set(_option_strings(jitted_function.jit, "static_argnames"))
+    specs = _option_specs(jitted_function.jit, "in_shardings")
     args: list[str] = []
-    for at, (parameter, default) in enumerate(_parameters_with_defaults(found)):
+    for at, (parameter, default) in enumerate(_parameters_with_defaults(jitted_function)):
         is_static = at in static or parameter.arg in names
         spec = specs[at] if at < len(specs) else specs[0] if len(specs) == 1 else ""
         args += _argument_lines(parameter, default, spec, is_static, reference, text)
-    mesh, why = _find_mesh(found.module)
-    out = _option_specs(found.jit, "out_shardings")
+    mesh, why = _find_mesh(jitted_function.module)
+    out = _option_specs(jitted_function.jit, "out_shardings")
     outs = {"**": out[0]} if len(out) == 1 else {f"{at}/**": spec for at, spec in enumerate(out)}
-    donate = _option_numbers(found.jit, "donate_argnums")
+    donate = _option_numbers(jitted_function.jit, "donate_argnums")
     lines = [f'fn="{reference}",', f"meshes=[{mesh}],{why}", "args=[", *(f"    {line}" for line in args), "],"]
     lines += [
         "# The path of each array of the result (its keys joined by /, globs allowed; '' if the result is one "
@@ -146,10 +146,10 @@ def _placeholder_argument() -> str:
     return f'P("{FILL}")'
 
 
-def _parameters_with_defaults(found: _Found) -> Iterator[tuple[ast.arg, ast.expr | None]]:
-    if found.function is None:
+def _parameters_with_defaults(jitted_function: _JittedFunction) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    if jitted_function.function is None:
         return
-    given = found.function.args
+    given = jitted_function.function.args
     positional = [*given.posonlyargs, *given.args]
     defaults: list[ast.expr | None] = [None] * (len(positional) - len(given.defaults)) + list(given.defaults)
     yield from zip(positional, defaults, strict=True)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from shardlint.run import launch
 from shardlint.run.init.program import make_program_fixture
-from shardlint.run.init.recorded import Function, LeftOut, read_functions
+from shardlint.run.init.recorded_calls import Function, LeftOut, read_functions
 from shardlint.run.init.skeleton import FILL, REFERENCE, write_skeleton
 from shardlint.run.init.trial import keep_passing_fixtures
 from shardlint.run.pythons import explain_missing_jax
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.golden import golden_path
-from shardlint.verify.here import working_directory
+from shardlint.verify.working_directory import working_directory
 
 NAME = "sharding_fixtures.py"
 _DEVICES = 8

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardlint.run.init.recorded import Function
+from shardlint.run.init.recorded_calls import Function
 from shardlint.run.init.write import fixture_file
 from shardlint.verify.cannot_run import CannotRun
 
@@ -72,26 +72,26 @@ def _remove_failed(functions: Sequence[Function], results: Sequence[Mapping[str,
     return changed
 
 
-def _take_out(one: Function, failures: Sequence[Mapping[str, Any]]) -> None:
+def _take_out(function: Function, failures: Sequence[Mapping[str, Any]]) -> None:
     """The least that has to go for these failures not to come again."""
-    before = (len(one.out), len(one.donate), one.reference)
+    before = (len(function.out), len(function.donate), function.reference)
     for failure in failures:
         kind, path = failure["kind"], failure["path"]
-        if kind == "sharding" and path in one.out:
-            spec = one.out.pop(path)
-            one.dropped.append(
+        if kind == "sharding" and path in function.out:
+            spec = function.out.pop(path)
+            function.dropped.append(
                 f"out {path!r} as {spec}: the sharding in the program's run, but here it is {failure['actual']}"
             )
         elif kind == "donation":
             index = re.match(r"args\[(\d+)\]", failure["where"])
-            if index is not None and int(index[1]) in one.donate:
-                one.donate.remove(int(index[1]))
-                one.dropped.append(f"donate {index[1]}: {_first_line(failure)}")
-        elif kind in ("numbers", "raised", "stopped", "replicas", "distrust") and one.reference:
-            one.reference = False
-            one.dropped.append(f"reference: {_first_line(failure)}")
-    if before == (len(one.out), len(one.donate), one.reference):
-        one.broken = _first_line(failures[0])
+            if index is not None and int(index[1]) in function.donate:
+                function.donate.remove(int(index[1]))
+                function.dropped.append(f"donate {index[1]}: {_first_line(failure)}")
+        elif kind in ("numbers", "raised", "stopped", "replicas", "distrust") and function.reference:
+            function.reference = False
+            function.dropped.append(f"reference: {_first_line(failure)}")
+    if before == (len(function.out), len(function.donate), function.reference):
+        function.broken = _first_line(failures[0])
 
 
 def _first_line(failure: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from shardlint.run.init.recorded import Argument, Function, Program
+from shardlint.run.init.recorded_calls import Argument, Function, Program
 from shardlint.run.init.skeleton import format_mesh
 from shardlint.verify.spec import P
 
@@ -155,79 +155,79 @@ def fixture_file(functions: Sequence[Function], command: str) -> str:
     return "\n\n".join([head, *used, *bodies])
 
 
-def _function_lines(one: Function) -> Iterator[str]:
-    if one.broken:
-        yield f"# {one.reference_to} has no fixture: {one.broken}\n"
+def _function_lines(function: Function) -> Iterator[str]:
+    if function.broken:
+        yield f"# {function.reference_to} has no fixture: {function.broken}\n"
         return
     given = []
-    for at, argument in enumerate(one.arguments):
-        maker = f"{one.name}_{at}"
+    for at, argument in enumerate(function.arguments):
+        maker = f"{function.name}_{at}"
         given.append(_argument_code(argument, maker))
         if maker in given[-1]:
             imports = "".join(f"    import {name}\n" for name in argument.imports)
             mesh = "mesh" if _takes_mesh(argument.code) else ""
             body = _wrap_expression(argument.code, 4)
             yield f"def {maker}({mesh}):\n{imports}{chr(10) if imports else ''}    return {body}\n"
-    if one.runs:
-        yield _program_caller_code(one, one.runs)
-    elif one.jit is not None or (one.made and not one.after):
-        yield _jit_maker_code(one)
-    elif one.after:
-        yield _nnx_caller_code(one)
-    called = one.jit is not None or one.after or one.made or one.runs
+    if function.runs:
+        yield _program_caller_code(function, function.runs)
+    elif function.jit is not None or (function.made and not function.after):
+        yield _jit_maker_code(function)
+    elif function.after:
+        yield _nnx_caller_code(function)
+    called = function.jit is not None or function.after or function.made or function.runs
     fields = [
-        f"fn=call_{one.name}," if called else f'fn="{one.reference_to}",',
-        f"meshes=[{format_mesh(one.mesh)}],",
+        f"fn=call_{function.name}," if called else f'fn="{function.reference_to}",',
+        f"meshes=[{format_mesh(function.mesh)}],",
         "args=[",
         *(f"    {line}" for text in given for line in text.splitlines()),
         "],",
-        *(_specs_code("out=", one.out).splitlines()),
+        *(_specs_code("out=", function.out).splitlines()),
     ]
-    if one.donate:
-        fields.append(f"donate=({', '.join(map(str, one.donate))}{',' if len(one.donate) == 1 else ''}),")
-    if one.context != "set_mesh":
-        fields.append(f'context="{one.context}",')
-    if one.explicit:
+    if function.donate:
+        fields.append(f"donate=({', '.join(map(str, function.donate))}{',' if len(function.donate) == 1 else ''}),")
+    if function.context != "set_mesh":
+        fields.append(f'context="{function.context}",')
+    if function.explicit:
         fields.append('axis_types="explicit",')
-    if one.reference:
+    if function.reference:
         fields.append('reference="single_device",')
-    fields += [f"# not declared: {text}" for text in one.dropped]
-    yield f"{one.name} = Fixture(\n" + "".join(f"    {line}\n" for line in fields) + ")\n"
+    fields += [f"# not declared: {text}" for text in function.dropped]
+    yield f"{function.name} = Fixture(\n" + "".join(f"    {line}\n" for line in fields) + ")\n"
 
 
-def _jit_maker_code(one: Function) -> str:
+def _jit_maker_code(function: Function) -> str:
     """A function that makes the jit as the program does, and calls it."""
-    module, _, name = one.reference_to.partition(":")
-    taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
-    needs = "NamedSharding" in (one.jit or "")
-    name = one.made or name
-    of = f"functools.partial({', '.join((name, *one.partial))})" if one.partial else name
+    module, _, name = function.reference_to.partition(":")
+    taken = ", ".join(f"arg_{at}" for at in range(len(function.arguments)))
+    needs = "NamedSharding" in (function.jit or "")
+    name = function.made or name
+    of = f"functools.partial({', '.join((name, *function.partial))})" if function.partial else name
     takes_mesh = needs or _takes_mesh(of)
-    called = of if one.jit is None else f"jax.jit({of}, {one.jit})" if one.jit else f"jax.jit({of})"
+    called = of if function.jit is None else f"jax.jit({of}, {function.jit})" if function.jit else f"jax.jit({of})"
     lines = [
-        f"def call_{one.name}({taken}{', mesh' if takes_mesh else ''}):",
+        f"def call_{function.name}({taken}{', mesh' if takes_mesh else ''}):",
         "    import jax",
         *(["    from jax.sharding import NamedSharding, PartitionSpec"] if needs else []),
-        *(f"    import {each}" for each in one.imports),
-        *([] if one.made else [f"    from {module} import {name}"]),
+        *(f"    import {each}" for each in function.imports),
+        *([] if function.made else [f"    from {module} import {name}"]),
         "",
         f"    return {_wrap_expression(called, 4)}({taken})",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _nnx_caller_code(one: Function) -> str:
+def _nnx_caller_code(function: Function) -> str:
     """A function that calls one of flax.nnx, and gives what its arguments hold afterwards too."""
-    module, _, name = one.reference_to.partition(":")
-    taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
-    states = ", ".join(f"flax.nnx.state(arg_{at})" for at in one.after)
-    callee = one.made or f"{module}.{name}"
+    module, _, name = function.reference_to.partition(":")
+    taken = ", ".join(f"arg_{at}" for at in range(len(function.arguments)))
+    states = ", ".join(f"flax.nnx.state(arg_{at})" for at in function.after)
+    callee = function.made or f"{module}.{name}"
     mesh = ", mesh" if _takes_mesh(callee) else ""
     lines = [
-        f"def call_{one.name}({taken}{mesh}):",
+        f"def call_{function.name}({taken}{mesh}):",
         '    """The function, and what its arguments hold when it is done."""',
         "    import flax.nnx",
-        *([f"    import {each}" for each in one.imports] if one.made else [f"    import {module}"]),
+        *([f"    import {each}" for each in function.imports] if function.made else [f"    import {module}"]),
         "",
         f"    result = {callee}({taken})",
         f"    return result, {states}",
@@ -235,12 +235,12 @@ def _nnx_caller_code(one: Function) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _program_caller_code(one: Function, program: Program) -> str:
+def _program_caller_code(function: Function, program: Program) -> str:
     """A function that runs the program."""
     given = [repr(program.script), repr(program.arguments), repr(program.functions)]
     code = f"first_calls({', '.join([*given, *([f'gone={program.gone!r}'] if program.gone else [])])})"
     lines = [
-        f"def call_{one.name}():",
+        f"def call_{function.name}():",
         '    """The program up to the first calls of these: what they were given, and what they gave."""',
         f"    return {_wrap_expression(code, 4)}",
     ]

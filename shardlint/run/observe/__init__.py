@@ -12,41 +12,55 @@ from typing import Any
 
 from . import (
     boundaries,
-    decided,
-    eager,
-    environ,
-    host,
+    eager_regions,
+    environment_writes,
+    first_rows,
+    first_runs,
+    host_arrays,
     imports,
-    later,
+    jax_warnings,
+    later_calls,
     libraries,
-    lowered,
-    mapped,
+    lowered_programs,
+    mapped_functions,
     meshes,
-    placed,
     processes,
-    ran,
-    restored,
-    rows,
-    warned,
+    requested_placements,
+    restored_arrays,
+    sharding_origins,
 )
-from .sink import silence_errors
+from .event_sink import silence_errors
 
 
 def begin() -> None:
     """Watch this process: its environment now, jax and the libraries on it when they are imported."""
-    environ.begin()
+    environment_writes.begin()
     if "SHARDLINT_RUN_PROCESS" in os.environ:
         processes.begin()
-    imports.when("jax._src.named_sharding", decided.install_checks)
+    imports.when("jax._src.named_sharding", sharding_origins.install_checks)
     imports.when("jax", _install_with_jax)
-    for name, install in (*libraries.INSTALLERS.items(), *restored.INSTALLERS.items()):
+    for name, install in (*libraries.INSTALLERS.items(), *restored_arrays.INSTALLERS.items()):
         imports.when(name, install)
-    imports.when("jax.experimental.shard_map", mapped.install_old)
+    imports.when("jax.experimental.shard_map", mapped_functions.install_old)
 
 
 def _install_with_jax(jax: Any) -> None:
     _keep_out_of_sight()
-    for part in (boundaries, warned, meshes, placed, mapped, lowered, ran, later, rows, environ, eager, decided, host):
+    for part in (
+        boundaries,
+        jax_warnings,
+        meshes,
+        requested_placements,
+        mapped_functions,
+        lowered_programs,
+        first_runs,
+        later_calls,
+        first_rows,
+        environment_writes,
+        eager_regions,
+        sharding_origins,
+        host_arrays,
+    ):
         silence_errors(part.install)(jax)
     if "SHARDLINT_RUN_PROCESS" in os.environ:
         silence_errors(processes.install)(jax)

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from . import called
+from . import wrapper_arguments
+from .event_sink import silence_errors, write_event
 from .frames import is_user, walk_frames
 from .layout import describe_array
-from .sink import silence_errors, write_event
 
 _MOST = 4000
 _DEPTH = 40
@@ -78,7 +78,7 @@ def _describe_call(fun: Any) -> dict[str, Any] | None:
 def _add_results(known: dict[str, Any] | None, outs: Any) -> None:
     if known is None:
         return
-    if called.is_call_remembered(lambda given: _write_call(known, given)):
+    if wrapper_arguments.is_call_remembered(lambda given: _write_call(known, given)):
         return
     _write_call(known, outs)
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .sink import silence_errors
+from .event_sink import silence_errors
 
 _waiting: dict[str, list[Callable[[Any], None]]] = {}
 

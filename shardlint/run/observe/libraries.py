@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import called, meshes, ran, replicas
+from . import first_runs, meshes, replicas, wrapper_arguments
+from .event_sink import silence_errors, write_event
 from .frames import find_discarding_line, user_stack
-from .placed import bytes_of
-from .sink import silence_errors, write_event
+from .requested_placements import bytes_of
 from .values import axes_in
 
 _MOST = 1000
@@ -162,7 +162,7 @@ def _note_unreplicated(frame: Any, result: Any, tree: Any, *args: Any, **kwargs:
                     shape=list(one.shape),
                     dtype=str(one.dtype),
                     lines=user_stack(),
-                    made=ran.varying.get((tuple(one.shape), str(one.dtype)), []),
+                    made=first_runs.varying.get((tuple(one.shape), str(one.dtype)), []),
                 )
 
 
@@ -182,7 +182,7 @@ def _watch_haliax(module: Any) -> None:
     partitioning = sys.modules["haliax.partitioning"]
     _follow_calls(partitioning, "pspec_for_axis", functools.partial(_note_mapped_axes, partitioning))
     if hasattr(partitioning, "_NamedJitWrapper"):
-        called.watch_calls(partitioning._NamedJitWrapper)
+        wrapper_arguments.watch_calls(partitioning._NamedJitWrapper)
 
 
 def _note_mapped_axes(module: Any, frame: Any, result: Any, axes: Any, mapping: Any = None) -> None:
@@ -219,8 +219,8 @@ INSTALLERS: dict[str, Callable[[Any], None]] = {
     "flax.linen.spmd": _watch_flax_spmd,
     "flax.linen": _watch_flax_linen,
     "flax.jax_utils": _flax_jax_utils,
-    "flax.nnx.transforms.compilation": lambda module: called.watch_calls(module.JitWrapped),
+    "flax.nnx.transforms.compilation": lambda module: wrapper_arguments.watch_calls(module.JitWrapped),
     "equinox": _watch_equinox,
-    "equinox._jit": lambda module: called.watch_calls(module._JitWrapper),
+    "equinox._jit": lambda module: wrapper_arguments.watch_calls(module._JitWrapper),
     "haliax": _watch_haliax,
 }

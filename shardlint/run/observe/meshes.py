@@ -8,9 +8,9 @@ import os
 import sys
 from typing import Any
 
-from . import environ
+from . import environment_writes
+from .event_sink import silence_errors, write_event
 from .frames import line_of, user_frame, user_stack
-from .sink import silence_errors, write_event
 
 _plain: list[bool] = []
 """Not empty within a `make_mesh` that is given no devices."""
@@ -75,7 +75,7 @@ def _note_mesh(mesh: Any, caller: Any) -> None:
         plain = bool(_plain) and caller.f_code.co_name == "make_mesh"
         write_event(
             "mesh", axes=[list(one) for one in key], line=built[key], of=of, told=_other_axis_sizes(frame, dict(key)),
-            short=plain and environ.is_device_count_chosen() and mesh.size < of, lines=user_stack(3),
+            short=plain and environment_writes.is_device_count_chosen() and mesh.size < of, lines=user_stack(3),
         )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .flat import flatten_body
+from .flat_operations import flatten_body
 from .frames import user_lines_of_traceback
 from .values import RANDOM
 

@@ -15,8 +15,8 @@ import sys
 from typing import Any
 
 from . import replicas
+from .event_sink import silence_errors, write_event
 from .frames import is_user, line_of, user_frame, user_line, user_stack
-from .sink import silence_errors, write_event
 
 _LAUNCHES = 20000
 _SAMPLED = 64
@@ -94,7 +94,7 @@ def _note_launch(jax: Any, executable: Any, args: Any) -> None:
     every = max(every, *(len(getattr(getattr(one, "sharding", None), "device_set", ())) for one in args), 0)
     if every <= local:
         return
-    from .lowered import executables
+    from .lowered_programs import executables
 
     known = executables.get(executable) or {}
     names = list(known.get("arguments", ()))
@@ -115,7 +115,7 @@ def _note_launch(jax: Any, executable: Any, args: Any) -> None:
 def _note_largest_arguments(jax: Any, number: int, names: list[str], args: Any) -> None:
     """Take down what each part of the largest arguments holds, by where in the array it lies."""
     largest = sorted(enumerate(args), key=lambda pair: -int(getattr(pair[1], "size", 0) or 0))[:_SAMPLED]
-    from .ran import lines_placing_array
+    from .first_runs import lines_placing_array
 
     held = []
     for at, one in largest:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from . import mapped
+from . import mapped_functions
 from .frames import place_of_source, user_lines_of_traceback
-from .manual import walk_jaxpr
-from .own_part import check_local_parts
 from .parameters import parameter_draws
-from .parts import check_scaled_parts
+from .partial_results import check_scaled_parts
+from .shard_as_whole import check_local_parts
 from .values import NONE, ROUNDS, TYPES, Names, Region, Value, inner_jaxpr, is_count_constant, is_key
+from .varying_axes import walk_jaxpr
 
 
 def find_regions(jaxpr: Any, counts: frozenset[Any] = frozenset()) -> Iterator[tuple[Any, frozenset[int]]]:
@@ -73,7 +73,7 @@ def judge_region(
     source = str(getattr(info, "func_src_info", "") or "")
     # What jax makes a pmap of has no function of the user's.
     pmap = pmap or "pmap.py" in source or "linear_util.py" in source
-    made_at = mapped.line_of(source) or (mapped.line_of_only_pmap() if pmap else None)
+    made_at = mapped_functions.line_of(source) or (mapped_functions.line_of_only_pmap() if pmap else None)
     # What is traced at once from its call has no lines of its own.
     called = user_lines_of_traceback(eqn.source_info.traceback) or lines
     differentiated = "jvp" in str(eqn.source_info.name_stack) or bool(half)
@@ -104,7 +104,7 @@ def judge_region(
 
 def judge_body(
     body: Any,
-    taken: list[Names],
+    nameses: list[Names],
     given: list[Names],
     sizes: dict[str, int],
     checked: bool,
@@ -127,7 +127,7 @@ def judge_body(
     manual = frozenset(sizes)
     arguments = [
         Value(axes & manual, at not in counts, keys=frozenset(("copied",)) if at in copied else frozenset())
-        for at, axes in enumerate(taken)
+        for at, axes in enumerate(nameses)
     ]
     values = walk_jaxpr(body, arguments, region)
     region.varying = _lines_making_difference(values, body, region)
@@ -138,7 +138,7 @@ def judge_body(
     # What a gradient keeps for its second half are masks, too.
     drawn = ("same-random", "equal-keys")
     if not differentiated and any(one["what"] in drawn for one in region.seen):
-        kept = set(map(str, parameter_draws(body, frozenset(at for at, axes in enumerate(taken) if axes & manual))))
+        kept = set(map(str, parameter_draws(body, frozenset(at for at, axes in enumerate(nameses) if axes & manual))))
         region.seen = [
             one for one in region.seen if one["what"] not in drawn or str(one["lines"][0]) not in kept
         ]

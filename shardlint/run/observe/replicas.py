@@ -72,16 +72,16 @@ def has_number_per_device(jax: Any, args: Sequence[Any]) -> bool:
 
 
 def find_parted_results(
-    jax: Any, results: Sequence[Any], names: Sequence[str], given: list[Before]
+    jax: Any, results: Sequence[Any], names: Sequence[str], befores: list[Before]
 ) -> Iterator[dict[str, Any]]:
     """Results of `pmap` that differ by device though the arguments that they take the place of were the same on all,
     and those that differed before and are moved by the same on all: no replicas of one another.
     """
-    largest = max((_count_elements(one.form[0]) for one in given if one.alike), default=0)
+    largest = max((_count_elements(one.form[0]) for one in befores if one.alike), default=0)
     told: list[tuple[dict[str, Any], bool]] = []
     kept = False
     for at, one in _choose_largest(results):
-        like = [each for each in given if each.form == (tuple(one.shape), str(one.dtype))]
+        like = [each for each in befores if each.form == (tuple(one.shape), str(one.dtype))]
         if not like or _count_elements(one.shape) * 50 < largest or len(one.shape) < 2:
             continue
         rows = sample_rows(jax, one)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found
+from shardlint.run.findings import RunFinding
 from shardlint.run.observed.events import Events, first_line, format_array, make_line
 
 _BATCH = 2**14
 
 
-def find_replicated_batches(events: Events, compiled: Sequence[Compiled], least: int) -> Iterator[Found]:
+def find_replicated_batches(events: Events, compiled: Sequence[Compiled], least: int) -> Iterator[RunFinding]:
     """Arguments from the host that every device gets whole, where another function gets their like split."""
     split: dict[Any, dict[str, Any]] = {}
     for one in events.events_of_kind("ran"):
@@ -36,7 +36,7 @@ def find_replicated_batches(events: Events, compiled: Sequence[Compiled], least:
         if lost:
             told.add(place)
             like = split[_batch_key(lost[0])]
-            yield Found(
+            yield RunFinding(
                 "replicated", one["name"], place,
                 f"every device gets all of {lost[0]['name']} {format_array(lost[0])} and does the same work: "
                 f"{like['by']} gets {like['name']} as {like['spec']}",
@@ -62,7 +62,7 @@ def is_whole(leaf: dict[str, Any], one: dict[str, Any], compiled: Sequence[Compi
     )
 
 
-def last_batch_whole(events: Events) -> Iterator[Found]:
+def last_batch_whole(events: Events) -> Iterator[RunFinding]:
     """Batches whose rows the devices do not divide, placed whole where the others of their function are split."""
     ran = [one for one in events.events_of_kind("ran") if one["devices"] > 1 and one["defined"] and one["work"]]
     split: dict[Any, dict[str, Any]] = {}
@@ -81,7 +81,7 @@ def last_batch_whole(events: Events) -> Iterator[Found]:
             if leaf["shape"][0] % parts == 0 or place in told:
                 continue
             told.add(place)
-            yield Found(
+            yield RunFinding(
                 "replicated", one["name"], place,
                 f"every device gets all of {leaf['name']} {format_array(leaf)} and does the same work: {parts} "
                 f"devices do not divide its {leaf['shape'][0]} rows. Other calls pass it as {other['spec']}, "

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from shardlint.run.findings import Found
+from shardlint.run.findings import RunFinding
 from shardlint.run.observed.events import Events, first_line, format_array, function_of_place, make_line
 from shardlint.source.patterns import compile_lazily
 from shardlint.verify.texts import size_text
@@ -16,7 +16,7 @@ _WORK = 2**16
 _REFERENCE = compile_lazily(r"(?i)(^|_)(ref|reference|expected|oracle|baseline|golden|on_one|single_device)(_|$)")
 
 
-def find_unused_mesh(events: Events, least: int) -> Iterator[Found]:
+def find_unused_mesh(events: Events, least: int) -> Iterator[RunFinding]:
     """The most work ran on one device though a mesh of several was built."""
     meshes = list(events.events_of_kind("mesh"))
     if not meshes:
@@ -42,14 +42,14 @@ def find_unused_mesh(events: Events, least: int) -> Iterator[Found]:
         yield _make_unused_device_finding(largest, meshes[-1], largest["given"])
 
 
-def find_mesh_mistakes(events: Events) -> Iterator[Found]:
+def find_mesh_mistakes(events: Events) -> Iterator[RunFinding]:
     """Meshes whose axes have each other's sizes, and those that leave devices out without a word."""
     built = list(events.events_of_kind("mesh"))
     for one in built:
         sizes, place = dict(map(tuple, one["axes"])), make_line(one["line"])
         if one.get("told"):
             name, told = one["told"]
-            yield Found(
+            yield RunFinding(
                 "axis-sizes", function_of_place(one["line"]), place,
                 f"the axis sizes of this mesh are swapped: it has {_format_sizes(sizes)}, and {name} says "
                 f"{_format_sizes(dict(map(tuple, told)))}",
@@ -60,7 +60,7 @@ def find_mesh_mistakes(events: Events) -> Iterator[Found]:
     if largest is not None and largest.get("short"):
         count = math.prod(size for _, size in largest["axes"])
         if events.device_count <= count:
-            yield Found(
+            yield RunFinding(
                 "idle-devices", function_of_place(largest["line"]), make_line(largest["line"]),
                 f"{largest['of'] - count} devices stay idle: the largest mesh uses only the first {count} of "
                 f"{largest['of']}",
@@ -73,7 +73,7 @@ def _format_sizes(axes: dict[str, int]) -> str:
     return ", ".join(f"{name}={size}" for name, size in axes.items())
 
 
-def find_host_round_trips(events: Events, least: int) -> Iterator[Found]:
+def find_host_round_trips(events: Events, least: int) -> Iterator[RunFinding]:
     """Arrays that lay split, were brought to the host, and are taken from there by a function, whole.
 
     What numpy has made of one counts where the program places such arrays by hand and the function runs on several
@@ -95,7 +95,7 @@ def find_host_round_trips(events: Events, least: int) -> Iterator[Found]:
         total = sum(leaf["bytes"] for leaf in leaves)
         count, them = ("an array", "it") if len(leaves) == 1 else (f"{len(leaves)} arrays", "them")
         where = f"all {devices} devices get" if devices > 1 else "one device gets"
-        yield Found(
+        yield RunFinding(
             "through-host", function_of_place(one["lines"][0]), place,
             f"{where} a full copy of {count} sharded as {one['spec']} ({size_text(total)}): this gathers {them} into "
             f"numpy on the host, and {one['name']} takes the copy",
@@ -106,7 +106,7 @@ def find_host_round_trips(events: Events, least: int) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def find_repeated_copies(events: Events, least: int) -> Iterator[Found]:
+def find_repeated_copies(events: Events, least: int) -> Iterator[RunFinding]:
     """Arrays of numpy that each call of a function copies from the host to its devices."""
     calls: dict[str, list[dict[str, Any]]] = {}
     for one in events.events_of_kind("copied-again"):
@@ -118,7 +118,7 @@ def find_repeated_copies(events: Events, least: int) -> Iterator[Found]:
         if leaves[0]["bytes"] < least:
             continue
         name, place = each[0]["name"], first_line(each[0]["lines"])
-        yield Found(
+        yield RunFinding(
             "copied-each-call", name, place,
             f"each call of {name} copies {'an array' if len(leaves) == 1 else f'{len(leaves)} arrays'} "
             f"({size_text(total)}) from the host to its devices: the program passes numpy arrays",
@@ -128,7 +128,7 @@ def find_repeated_copies(events: Events, least: int) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def _make_unused_device_finding(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any]]) -> Found:
+def _make_unused_device_finding(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any]]) -> RunFinding:
     count = math.prod(size for _, size in mesh["axes"])
     axes = ", ".join(f"{name}={size}" for name, size in mesh["axes"])
     leaves = sorted(leaves, key=lambda leaf: -leaf["bytes"])[:6]
@@ -136,7 +136,7 @@ def _make_unused_device_finding(one: dict[str, Any], mesh: dict[str, Any], leave
     if one["defined"]:
         see.append(("defined", make_line(one["defined"])))
     see += [("made", first_line(leaf["made"])) for leaf in leaves[:2] if leaf["made"]]
-    return Found(
+    return RunFinding(
         "one-device", one["name"] if one["defined"] else function_of_place(one["lines"][0]), first_line(one["lines"]),
         (f"{one['name']} runs" if one["defined"] else "this runs") +
         f" on one device: none of its arrays is placed on the mesh of {count} devices ({axes})",
@@ -147,7 +147,7 @@ def _make_unused_device_finding(one: dict[str, Any], mesh: dict[str, Any], leave
     )  # fmt: skip
 
 
-def find_left_on_one_device(events: Events, least: int, told_of: set[str]) -> Iterator[Found]:
+def find_left_on_one_device(events: Events, least: int, told_of: set[str]) -> Iterator[RunFinding]:
     """Arrays whole on one device beside others of their shape that are split.
 
     `told_of` are functions of which a finding says so already.
@@ -241,7 +241,7 @@ def _is_returned_like_state(leaf: dict[str, Any], one: dict[str, Any]) -> bool:
 
 def _make_placement_finding(
     one: dict[str, Any], lost: list[dict[str, Any]], like: dict[str, Any], made: Any, given: bool, jits: set[str]
-) -> Found:
+) -> RunFinding:
     total = sum(leaf["bytes"] for leaf in lost)
     count = "1 array" if len(lost) == 1 else f"{len(lost)} arrays"
     maker = one["name"] if given else lost[0]["maker"]
@@ -259,14 +259,14 @@ def _make_placement_finding(
         "write out_shardings= in the jit" if jitted else
         "create them after the others are placed, with zeros_like or device=, or place them with jax.device_put"
     )  # fmt: skip
-    return Found(
+    return RunFinding(
         "one-device", function_of_place([made.file, made.line, made.function]), made, message,
         tuple(f"{leaf['name']} {format_array(leaf)}" for leaf in lost[:12]), advice, total,
         code="SL204" if given else "SL205", see=tuple(see),
     )  # fmt: skip
 
 
-def find_respelled_shardings(events: Events) -> Iterator[Found]:
+def find_respelled_shardings(events: Events) -> Iterator[RunFinding]:
     """Calls that jax takes for new ones because a sharding is spelled another way."""
     seen = set()
     # What a program gives is spelled in jax's own way; only what was placed by hand can be spelled in another.
@@ -282,7 +282,7 @@ def find_respelled_shardings(events: Events) -> Iterator[Found]:
             continue
         seen.add(place)
         name, then, now = arguments[0]
-        yield Found(
+        yield RunFinding(
             "unequal-equivalent-specs", one["name"], place,
             f"jit does not find {one['name']} in its fast cache, though nothing moved: {name} was {then} and "
             f"is now {now}. Both are the same sharding, but do not compare equal",

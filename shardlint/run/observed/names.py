@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shardlint.run.findings import Found
+from shardlint.run.findings import RunFinding
 from shardlint.run.observed.events import Events, first_line, format_array, function_of_place
 from shardlint.run.run import DATA
 from shardlint.run.syntax import pair_line
@@ -16,7 +16,7 @@ from shardlint.verify.texts import size_text
 _SHARE = 10
 
 
-def find_logical_names(events: Events) -> Iterator[Found]:
+def find_logical_names(events: Events) -> Iterator[RunFinding]:
     """Each name once, at the line that has it resolved."""
     seen: set[Any] = set()
     for one in events.events_of_kind("logical"):
@@ -51,13 +51,13 @@ def find_logical_names(events: Events) -> Iterator[Found]:
                 f"already uses its mesh axis {one['axis']!r}"
             )
             advice = f"map {one['name']!r} or the name of the other dimension to another mesh axis"
-        yield Found(
+        yield RunFinding(
             "logical-axes", function_of_place(one["lines"][0]), first_line(one["lines"]), text, advice=advice,
             code={"no-rule": "SL510", "no-rules": ""}.get(one["what"], "SL518"),
         )  # fmt: skip
 
 
-def find_unmatched_keys(events: Events, least: int) -> Iterator[Found]:
+def find_unmatched_keys(events: Events, least: int) -> Iterator[RunFinding]:
     """Keys of haliax's axis mappings that no array has as an axis, where what the mapping is for is replicated along
     the mesh axes of the key.
 
@@ -84,7 +84,7 @@ def find_unmatched_keys(events: Events, least: int) -> Iterator[Found]:
 
 def _make_unmatched(
     one: dict[str, Any], key: str, targets: Sequence[str], mapped: Sequence[dict[str, Any]], least: int
-) -> Found | None:
+) -> RunFinding | None:
     shapes = {tuple(size for _, size in each["sizes"]): each for each in mapped}
     leaves = [leaf for leaf in one["taken"] if leaf["devices"] > 1]
     lost = [
@@ -102,7 +102,7 @@ def _make_unmatched(
     files = dict.fromkeys(str(place[0]) for each in (*mapped, one) for place in each["lines"])
     where = next((Line(file, number) for file in files if (number := pair_line(file, key))), used)
     over = " and ".join(map(repr, targets))
-    return Found(
+    return RunFinding(
         "logical-axes", one["name"], where,
         f"{len(lost)} array{' is' if len(lost) == 1 else 's are'} replicated along {over} ({size_text(held)} a "
         f"device): none has a dimension {key!r}, which the mapping takes to {over}. Their dimensions are "

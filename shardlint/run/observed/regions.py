@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from shardlint.run.findings import Found
-from shardlint.run.observed.alone import reduced_in_part
+from shardlint.run.findings import RunFinding
 from shardlint.run.observed.events import Events, first_line, format_array, function_of_place, make_line
+from shardlint.run.observed.single_device_differences import reduced_in_part
 from shardlint.run.run import KEYS
 from shardlint.run.syntax import lines_making_argument, return_line, setting_line
 from shardlint.verify.facts import Line
@@ -16,7 +16,7 @@ from shardlint.verify.texts import size_text
 _SHARE = 16
 
 
-def find_region_mistakes(events: Events) -> Iterator[Found]:
+def find_region_mistakes(events: Events) -> Iterator[RunFinding]:
     """All that regions say, each thing at its line once."""
     told: set[Any] = set()
     differing = set()
@@ -38,7 +38,7 @@ def find_region_mistakes(events: Events) -> Iterator[Found]:
     yield from _find_parted_arrays(events)
     yield from _find_unmerged_state(events)
     for one in events.events_of_kind("first-only"):
-        yield Found(
+        yield RunFinding(
             "one-of-many", function_of_place(one["lines"][0]), first_line(one["lines"]),
             f"{one['name']} keeps the first device's value of {one['result'] or 'the array'} {format_array(one)}, and "
             "the other devices have other values",
@@ -48,7 +48,7 @@ def find_region_mistakes(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def find_row_copies(events: Events, least: int) -> Iterator[Found]:
+def find_row_copies(events: Events, least: int) -> Iterator[RunFinding]:
     """Copies of what every device has alike, made by an index into all of them, again and again."""
     told: set[Line] = set()
     for one in sorted(events.events_of_kind("row-taken"), key=lambda one: -int(one["bytes"])):
@@ -56,7 +56,7 @@ def find_row_copies(events: Events, least: int) -> Iterator[Found]:
         if one["bytes"] < least or place in told:
             continue
         told.add(place)
-        yield Found(
+        yield RunFinding(
             "gathered", function_of_place(one["lines"][0]), place,
             f"this leaves a full copy of one row on every device ({size_text(one['bytes'])} each, "
             f"{one['times']} times or more): [0] of {format_array(one)} indexes one row per device, for "
@@ -120,7 +120,7 @@ def _join_at_return(seen: list[dict[str, Any]], region: dict[str, Any]) -> list[
     return [merged, *(one for one in seen if one not in alike)]
 
 
-def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
+def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> RunFinding:
     what, axes = seen["what"], " and ".join(map(repr, seen["axes"]))
     name = region["function"] or (function_of_place(seen["lines"][0]) if seen["lines"] else "the mapped function")
     place = first_line(seen["lines"])
@@ -350,7 +350,7 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     kind, message, advice, code = texts[what]
     if what == "differs" and region["pmap"]:
         code = "SL414"
-    return Found(kind, name, place, message, advice=advice, code=code, see=see)
+    return RunFinding(kind, name, place, message, advice=advice, code=code, see=see)
 
 
 def _describe_devices(seen: dict[str, Any]) -> str:
@@ -359,7 +359,7 @@ def _describe_devices(seen: dict[str, Any]) -> str:
     return f"device {shown}" if len(numbers) == 1 else f"{len(numbers)} of {seen.get('sizes')} devices ({shown})"
 
 
-def _find_arguments_taken_whole(events: Events) -> Iterator[Found]:
+def _find_arguments_taken_whole(events: Events) -> Iterator[RunFinding]:
     """Arguments that lie split and that a region takes whole."""
     seen = set()
     for one in events.events_of_kind("taken-whole"):
@@ -368,7 +368,7 @@ def _find_arguments_taken_whole(events: Events) -> Iterator[Found]:
             continue
         seen.add((place, leaf["name"]))
         axes = " and ".join(map(repr, one["axes"]))
-        yield Found(
+        yield RunFinding(
             "gathered", one["name"], place,
             f"{leaf['name']} {format_array(leaf)} is gathered on every device at each call: it is sharded as "
             f"{leaf['spec']}, and in_specs replicate it along {axes}",
@@ -377,7 +377,7 @@ def _find_arguments_taken_whole(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def _find_unequal_results(events: Events, differing: set[Line]) -> Iterator[Found]:
+def _find_unequal_results(events: Events, differing: set[Line]) -> Iterator[RunFinding]:
     """Results whose copies were compared and are not the same, where reading the program has not said so."""
     seen = set()
     for one in events.events_of_kind("unequal"):
@@ -387,7 +387,7 @@ def _find_unequal_results(events: Events, differing: set[Line]) -> Iterator[Foun
         seen.add(lines[0])
         pair = " and ".join(map(str, one["pair"]))
         mapped = tuple(("mapped", make_line(place)) for place in one["regions"][:1])
-        yield Found(
+        yield RunFinding(
             "differs", function_of_place(one["lines"][0]), lines[0],
             f"result {one['result'] or format_array(one)} should be equal on all devices, but devices {pair} have "
             "different values",
@@ -396,9 +396,9 @@ def _find_unequal_results(events: Events, differing: set[Line]) -> Iterator[Foun
         )  # fmt: skip
 
 
-def _make_differing_start_finding(one: dict[str, Any], place: Line) -> Found:
+def _make_differing_start_finding(one: dict[str, Any], place: Line) -> RunFinding:
     made = first_line(one["made"])
-    return Found(
+    return RunFinding(
         "drifts", one["name"], made if made.file else place,
         f"the replicas are not copies of one model: {one['argument']} {format_array(one)} differs between "
         f"devices before "
@@ -418,7 +418,7 @@ def _averaged_by_another(events: Events, one: dict[str, Any]) -> bool:
     )  # fmt: skip
 
 
-def _find_unmerged_state(events: Events) -> Iterator[Found]:
+def _find_unmerged_state(events: Events) -> Iterator[RunFinding]:
     """State that one function updates on each device, and another reads as the same on all: where that reads it."""
     told = set()
     for one in events.events_of_kind("unmerged"):
@@ -432,7 +432,7 @@ def _find_unmerged_state(events: Events) -> Iterator[Found]:
         made = Line(one["updated"][0], number, one["by"]) if number else first_line(one["inside"])
         lines = [("updated", made), ("called", first_line(one["called"])), ("inside", first_line(one["lines"]))]
         more = f" and {one['count'] - 1} more" if one["count"] > 1 else ""
-        yield Found(
+        yield RunFinding(
             "drifts", one["name"], place,
             f"{one['name']} computes with different values on each device: {one['by']} updates {one['argument']}{more} "
             "from each device's own data, and nothing merges the copies",
@@ -441,7 +441,7 @@ def _find_unmerged_state(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def _find_parted_arrays(events: Events) -> Iterator[Found]:
+def _find_parted_arrays(events: Events) -> Iterator[RunFinding]:
     """Arrays that came to `pmap` the same on every device, and left it different."""
     seen = set()
     for one in events.events_of_kind("parted"):
@@ -463,7 +463,7 @@ def _find_parted_arrays(events: Events) -> Iterator[Found]:
             if make_line(where) not in (place, met)
         )
         why = ": this updates it with each device's own values" if met.file else ""
-        yield Found(
+        yield RunFinding(
             "drifts", one["name"], met if met.file else place,
             f"the replicas of {one['argument']} {format_array(one)} drift apart: {one['name']} takes equal "
             f"copies{nothing}, and returns different ones{why}",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from shardlint.run.findings import Found
+from shardlint.run.findings import RunFinding
 from shardlint.run.observed.events import Events, first_line, format_array, function_of_place, make_line
 from shardlint.run.syntax import is_forwarding_call, keyword_line, parse_file, return_line
 from shardlint.verify.facts import Line
@@ -22,21 +22,21 @@ _WHAT_IS_READ = {
 }
 
 
-def find_discarded_placements(events: Events) -> Iterator[Found]:
+def find_discarded_placements(events: Events) -> Iterator[RunFinding]:
     """Results of placements that nobody takes."""
     # Of one that calls another the outer is the user's, and written last.
     last = {(tuple(one["line"])): one for one in events.events_of_kind("discarded")}
     for one in last.values():
         place = make_line(one["line"])
         what = f" of {one['what']}" if one["what"] else ""
-        yield Found(
+        yield RunFinding(
             "discarded", function_of_place(one["line"]), place,
             f"the result of {one['name']}{what} is discarded: its argument stays where it is",
             advice=f"use the result: `x = {one['name']}(x, ...)`", bytes=one["bytes"], code="SL203",
         )  # fmt: skip
 
 
-def find_undone_placements(events: Events, least: int) -> Iterator[Found]:
+def find_undone_placements(events: Events, least: int) -> Iterator[RunFinding]:
     """Placements that another one takes back before a function has taken what was placed."""
     groups: dict[Line, list[dict[str, Any]]] = {}
     # Whole copies for a first look, beside what is trained as it was placed, are meant.
@@ -56,7 +56,7 @@ def find_undone_placements(events: Events, least: int) -> Iterator[Found]:
         if one["bytes"] < least or not place.file or format_array(one) in kept:
             continue
         count = "1 array" if number == 1 else f"{number} arrays"
-        yield Found(
+        yield RunFinding(
             "placement-overridden", function_of_place(one["lines"][0]), place,
             f"this replicates {count} ({size_text(one['bytes'])} on every device) that had just been sharded: "
             f"{format_array(one)} was {one['spec']}, and no function has used it yet",
@@ -66,7 +66,7 @@ def find_undone_placements(events: Events, least: int) -> Iterator[Found]:
     yield from _find_replaced_batches(events, least)
 
 
-def _find_replaced_batches(events: Events, least: int) -> Iterator[Found]:
+def _find_replaced_batches(events: Events, least: int) -> Iterator[RunFinding]:
     """Batches that one line places split, and another one otherwise, time after time."""
     times = {str(one["lines"]): int(one["times"]) for one in events.events_of_kind("placed-times")}
     told = set()
@@ -80,7 +80,7 @@ def _find_replaced_batches(events: Events, least: int) -> Iterator[Found]:
         see = [("placed first", before), *(("its first sharding", make_line(each)) for each in one["decided"])]
         if same and one["mesh"]:
             see, place = [("placed again", place), *see], make_line(one["mesh"])
-            yield Found(
+            yield RunFinding(
                 "placement-overridden", function_of_place(one["mesh"]), place,
                 f"the shards of {format_array(one)} move between devices ({size_text(one['bytes'])}, {often} times): "
                 "its mesh has another device order than the mesh of this line",
@@ -88,7 +88,7 @@ def _find_replaced_batches(events: Events, least: int) -> Iterator[Found]:
             )  # fmt: skip
             continue
         how = f"from {one['spec']} to {one['now']}" if not same else "to devices in another order"
-        yield Found(
+        yield RunFinding(
             "placement-overridden", function_of_place(one["lines"][0]), place,
             f"this sends {format_array(one)} twice: another line has just placed it, and this moves it {how} "
             f"({size_text(one['bytes'])}, {often} times)",
@@ -97,7 +97,7 @@ def _find_replaced_batches(events: Events, least: int) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def find_equal_parts(events: Events) -> Iterator[Found]:
+def find_equal_parts(events: Events) -> Iterator[RunFinding]:
     """Arrays of which every device was given the same part."""
     seen = set()
     for one in events.events_of_kind("same-shards"):
@@ -107,7 +107,7 @@ def find_equal_parts(events: Events) -> Iterator[Found]:
         if place in seen:
             continue
         seen.add(place)
-        yield Found(
+        yield RunFinding(
             "same-rows", function_of_place(one["lines"][0]), place,
             f"all {one['parts']} shards of this {format_array(one)} have the same values: the callback returns the "
             f"same data for each device. Its sharding is {one['spec']}",
@@ -116,7 +116,7 @@ def find_equal_parts(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def find_unequal_copies(events: Events) -> Iterator[Found]:
+def find_unequal_copies(events: Events) -> Iterator[RunFinding]:
     """Arrays of which devices that hold the same part were given other numbers."""
     seen = set()
     for one in events.events_of_kind("copies-differ"):
@@ -125,7 +125,7 @@ def find_unequal_copies(events: Events) -> Iterator[Found]:
             continue
         seen.add(place)
         pair = " and ".join(map(str, one["pair"]))
-        yield Found(
+        yield RunFinding(
             "differs", function_of_place(one["lines"][0]), place,
             f"results depend on the device: devices {pair} have the same shard of this {format_array(one)} "
             f"({one['spec']}), with different values",
@@ -134,7 +134,7 @@ def find_unequal_copies(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def find_ineffective_constraints(events: Events, least: int) -> Iterator[Found]:
+def find_ineffective_constraints(events: Events, least: int) -> Iterator[RunFinding]:
     """Constraints that gave back what they were given, wherever they were reached."""
     done = {first_line(one["lines"]) for one in events.events_of_kind("effect")}
     seen = set()
@@ -150,7 +150,7 @@ def find_ineffective_constraints(events: Events, least: int) -> Iterator[Found]:
             if flax
             else "no axis mapping, or no mesh, is in context"
         )
-        yield Found(
+        yield RunFinding(
             "no-effect", function_of_place(one["lines"][0]), place,
             f"{one['name']}{names} does nothing: {why}",
             advice="run this under `with jax.set_mesh(mesh), nn.logical_axis_rules(rules):`" if flax else
@@ -161,28 +161,28 @@ def find_ineffective_constraints(events: Events, least: int) -> Iterator[Found]:
         place = first_line(one["lines"])
         if place not in seen and one["bytes"] >= least:
             seen.add(place)
-            yield Found(
+            yield RunFinding(
                 "no-effect", function_of_place(one["lines"][0]), place,
                 f"{one['name']} leaves {one['what']} on one device: the sharding is None",
                 advice="pass a sharding in place of None", bytes=one["bytes"],
             )  # fmt: skip
 
 
-def find_ignored_requests(events: Events) -> Iterator[Found]:
+def find_ignored_requests(events: Events) -> Iterator[RunFinding]:
     """Yield the requests of traced code that have no effect."""
     for one in events.events_of_kind("asked"):
         place = first_line(one["lines"])
         shown = format_array(one)
         if one["what"] == "indivisible":
             axes = " and ".join(map(repr, one["axes"]))
-            yield Found(
+            yield RunFinding(
                 "indivisible", function_of_place(one["lines"][0]), place,
                 f"dimension {one['dimension']} of {shown} is padded: its size {one['size']} is not divisible "
                 f"by the {one['parts']} parts of mesh axis {axes}",
                 advice=f"make the size a multiple of {one['parts']}, or replicate the dimension", code="SL216",
             )  # fmt: skip
         elif one["what"] == "put-in-jit":
-            yield Found(
+            yield RunFinding(
                 "no-effect", function_of_place(one["lines"][0]), place,
                 f"device_put of {shown} to {one['target']} has no effect in traced code",
                 advice="write jax.lax.with_sharding_constraint(x, sharding)", code="SL201",
@@ -194,7 +194,7 @@ def requesting_line(lines: Sequence[Line]) -> Line:
     return next((one for one in lines if not is_forwarding_call(one)), lines[0])
 
 
-def find_short_constraints(events: Events, least: int) -> Iterator[Found]:
+def find_short_constraints(events: Events, least: int) -> Iterator[RunFinding]:
     """Constraints that name fewer dimensions than their array has, and split another one than it was split along."""
     told = set()
     for one in events.events_of_kind("asked"):
@@ -207,7 +207,7 @@ def find_short_constraints(events: Events, least: int) -> Iterator[Found]:
         told.add(place)
         axes = " and ".join(map(repr, one["axes"]))
         see = dict.fromkeys((("before", before), *(("constrained", each) for each in lines[:1] if each != place)))
-        yield Found(
+        yield RunFinding(
             "exchanged", function_of_place([place.file, place.line, place.function]), place,
             f"this moves {axes} to another dimension: the spec has fewer entries than {format_array(one)} has "
             f"dimensions. The array was {one['was']} and is now {one['spec']}",
@@ -216,7 +216,7 @@ def find_short_constraints(events: Events, least: int) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def find_replicated_draws(events: Events) -> Iterator[Found]:
+def find_replicated_draws(events: Events) -> Iterator[RunFinding]:
     """Random numbers that each device draws all of, on an Explicit mesh, for what is split."""
     told = set()
     for one in events.events_of_kind("asked"):
@@ -228,7 +228,7 @@ def find_replicated_draws(events: Events) -> Iterator[Found]:
             "reshard the numbers: write "
             "jax.sharding.reshard(numbers, spec)"
         )
-        yield Found(
+        yield RunFinding(
             "replicated", function_of_place(one["lines"][0]), place,
             f"every device draws all of {format_array(one)} ({size_text(one['bytes'])}): on an Explicit mesh random "
             "numbers are replicated by default. They are used with an array that is sharded over "
@@ -237,7 +237,7 @@ def find_replicated_draws(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def find_swallowed_errors(events: Events) -> Iterator[Found]:
+def find_swallowed_errors(events: Events) -> Iterator[RunFinding]:
     """Errors of placements that the program caught, and went on without."""
     seen = set()
     for one in events.events_of_kind("raised"):
@@ -246,7 +246,7 @@ def find_swallowed_errors(events: Events) -> Iterator[Found]:
             if handler and first_line(one["lines"]) not in seen:
                 seen.add(first_line(one["lines"]))
                 what = f" of {one['what']}" if one["what"] else ""
-                yield Found(
+                yield RunFinding(
                     "swallowed", function_of_place(one["lines"][0]), first_line(one["lines"]),
                     f"the array continues without its sharding: {one['name']}{what} raised, and line {handler} "
                     f"caught it. The error: {one['error']}",
@@ -267,17 +267,17 @@ def _handler_line(file: str, number: int) -> int:
     return found
 
 
-def find_late_flags(events: Events) -> Iterator[Found]:
+def find_late_flags(events: Events) -> Iterator[RunFinding]:
     """Flags and settings written when they are not read any more, or over others."""
     for one in events.events_of_kind("late-flag"):
-        yield Found(
+        yield RunFinding(
             "too-late", function_of_place(one["line"]), make_line(one["line"]),
             f"setting {one['name']} to {one['value']!r} has no effect: {_WHAT_IS_READ[one['what']]}",
             advice="set it before jax is imported" if one["what"] == "import" else
             "set it before the first call that needs devices or creates an array", code="SL801",
         )  # fmt: skip
     for one in events.events_of_kind("lost-flag"):
-        yield Found(
+        yield RunFinding(
             "overwritten", function_of_place(one["line"]), make_line(one["line"]),
             f"{' '.join(one['lost'])} is lost: this replaces {one['name']}, which was set before",
             advice="append the new flag: os.environ['XLA_FLAGS'] = os.environ.get('XLA_FLAGS', '') + ' --new'",
@@ -285,7 +285,7 @@ def find_late_flags(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def find_jax_warnings(events: Events, told: set[str]) -> Iterator[Found]:
+def find_jax_warnings(events: Events, told: set[str]) -> Iterator[RunFinding]:
     """Yield jax's warnings at the user's line. `told` are functions whose donation a finding explains already."""
     seen: set[Any] = set()
     for one in events.events_of_kind("warning"):
@@ -301,7 +301,7 @@ def find_jax_warnings(events: Events, told: set[str]) -> Iterator[Found]:
         if donated and one["defined"]:  # what is donated is said where the function is jitted
             see += [("called", replace(place, function=""))]
             place = keyword_line(_jit_line(events, one["defined"]), "donation")
-        yield Found(
+        yield RunFinding(
             "donation" if donated else "warning", function_of_place(one["lines"][0]), place,
             f"jax warns: {text}",
             advice="return an array of the same shape, type and sharding, or do not donate it" if donated else "",

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from shardlint.run.findings import Found
+from shardlint.run.findings import RunFinding
 from shardlint.run.observed.events import Events, first_line, format_array, make_line
 from shardlint.verify.texts import size_text
 
 _SHARE = 10
 
 
-def find_copies_by_size_one(events: Events, least: int) -> Iterator[Found]:
+def find_copies_by_size_one(events: Events, least: int) -> Iterator[RunFinding]:
     """Large arrays that come whole because their axes have size 1, though other weights are split over a larger axis
     that takes the place of those in the batch.
 
@@ -49,13 +49,13 @@ def _is_left_whole(leaf: dict[str, Any], single: set[str], parts: int, least: in
 
 def _make_finding(
     one: dict[str, Any], batch: dict[str, Any], over: Mapping[str, int], lost: Sequence[dict[str, Any]], events: Events
-) -> Found:
+) -> RunFinding:
     names = tuple(lost[0]["entries"][0])
     sizes = {**lost[0]["entries"][0], **over}.items()
     meshes = [each["line"] for each in events.events_of_kind("mesh") if sizes <= dict(each["axes"]).items()]
     called, held = first_line(one["lines"]), sum(leaf["bytes"] for leaf in lost)
     shown, more = " and ".join(map(repr, names)), " and ".join(map(repr, over))
-    return Found(
+    return RunFinding(
         "replicated", one["name"], first_line([*meshes, *one["lines"]]),
         f"{len(lost)} array{' is' if len(lost) == 1 else 's are'} replicated on {lost[0]['devices']} devices "
         f"({size_text(held)} a device): their specs name {shown}, which has size 1 in this mesh. {batch['name']} is "

@@ -9,10 +9,10 @@ from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Leaf
 
 
-def explain_donated_twice(found: RecognisedError) -> Explanation | None:
+def explain_donated_twice(error: RecognisedError) -> Explanation | None:
     """Two arguments that are one buffer, donated."""
-    said = re.search(r"flattened argument (\d+), .*?first use: (\d+)", found.error.message)
-    call = found.error.failing_call
+    said = re.search(r"flattened argument (\d+), .*?first use: (\d+)", error.error.message)
+    call = error.error.failing_call
     if said is None or call is None or not call.is_complete:
         return None
     flat = [leaf for given in sorted(call.arguments, key=lambda one: one.keyword) for leaf in given.leaves]

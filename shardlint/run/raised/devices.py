@@ -11,15 +11,15 @@ from shardlint.run.raised.record import Leaf
 from shardlint.source.patterns import compile_lazily
 
 
-def explain_incompatible_devices(found: RecognisedError) -> Explanation | None:
+def explain_incompatible_devices(error: RecognisedError) -> Explanation | None:
     """Arrays that were put on different devices: those on their own devices only by default are no part of it."""
-    call = found.error.failing_call
+    call = error.error.failing_call
     placed = [leaf for leaf in call.argument_arrays if leaf.devices and leaf.committed] if call is not None else []
     groups: dict[tuple[int, ...], list[Leaf]] = {}
     for leaf in placed:
         groups.setdefault(leaf.devices, []).append(leaf)
     if call is None or len(groups) < 2:
-        return _explain_context_mismatch(found)
+        return _explain_context_mismatch(error)
     main = max(
         groups.values(), key=lambda leaves: (len(leaves[0].devices), sum(leaf.element_count for leaf in leaves))
     )
@@ -48,9 +48,9 @@ def explain_incompatible_devices(found: RecognisedError) -> Explanation | None:
     )
 
 
-def _explain_context_mismatch(found: RecognisedError) -> Explanation | None:
+def _explain_context_mismatch(error: RecognisedError) -> Explanation | None:
     """Arrays on other devices than the mesh in context, or than the shardings that the function was made with."""
-    call, context = found.error.failing_call, found.error.context
+    call, context = error.error.failing_call, error.error.context
     placed = [leaf for leaf in call.argument_arrays if leaf.devices and leaf.committed] if call is not None else []
     if call is None or not placed:
         return None
@@ -67,10 +67,10 @@ def _explain_context_mismatch(found: RecognisedError) -> Explanation | None:
     )
 
 
-def explain_mesh_shape(found: RecognisedError) -> Explanation | None:
+def explain_mesh_shape(error: RecognisedError) -> Explanation | None:
     """Devices laid out as a mesh of another size."""
-    said = re.search(r"cannot reshape array of size (\d+) into shape \(([\d, ]+)\)", found.error.message)
-    at = found.error.user_frame
+    said = re.search(r"cannot reshape array of size (\d+) into shape \(([\d, ]+)\)", error.error.message)
+    at = error.error.user_frame
     if said is None or at is None or at.call is None or not at.call.callee.endswith("reshape"):
         return None
     if "device" not in at.call.callee and not any("device" in one.text for one in at.call.arguments):

@@ -11,17 +11,17 @@ from shardlint.run.raised.layouts import describe_arguments, explain_layouts
 from shardlint.run.raised.recognition import RecognisedError
 
 
-def explain_error(found: RecognisedError, beside_finding: bool = False) -> Explanation | None:
+def explain_error(error: RecognisedError, beside_finding: bool = False) -> Explanation | None:
     """Return what was wrong with the arguments of the failing call, and their layouts; None if nothing is known.
 
     Beside a finding, which says what is wrong, these are the arguments alone.
     """
-    by = _BY.get(found.kind.name) if found.kind is not None else None
-    told = by(found) if by is not None and found.error.user_frames else None
+    by = _BY.get(error.kind.name) if error.kind is not None else None
+    told = by(error) if by is not None and error.error.user_frames else None
     if told is None or (beside_finding and not told.arrays):
-        told = explain_layouts(found, beside_finding)
+        told = explain_layouts(error, beside_finding)
     elif not told.arrays:
-        told = replace(told, arrays=first_of_many(describe_arguments(found.error)))
+        told = replace(told, arrays=first_of_many(describe_arguments(error.error)))
     # As people write it, whatever the release calls it.
     return None if told is None else replace(told, message=told.message.replace("PartitionSpec(", "P("))
 

@@ -17,16 +17,16 @@ _RENAMED = {
 }
 
 
-def explain_unknown_keyword(found: RecognisedError) -> Explanation | None:
+def explain_unknown_keyword(error: RecognisedError) -> Explanation | None:
     """A keyword that a function of the libraries does not take, and the nearest it takes."""
-    call = found.error.failing_call
+    call = error.error.failing_call
     if (
         call is None
-        or not found.words
+        or not error.words
         or call.module.partition(".")[0] not in ("jax", "equinox", "flax", "haliax")
     ):
         return None
-    word = found.words[0]
+    word = error.words[0]
     near = difflib.get_close_matches(word, call.parameters, n=1)
     instead = _RENAMED[word] if _RENAMED.get(word) in call.parameters else near[0] if near else ""
     if word in call.parameters or not instead:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shardlint.run.raised.explanation import Explanation, callee_text, first_of_many, format_device_numbers
 from shardlint.run.raised.recognition import RecognisedError
-from shardlint.run.raised.record import Error, Frame, Given, Leaf
+from shardlint.run.raised.record import CallArgument, Error, Frame, Leaf
 
 _LIBRARIES = ("jax", "jaxlib", "flax", "equinox", "haliax", "optax", "orbax", "einshard")
 _MOST = 6
@@ -54,15 +54,15 @@ def _describe_call(error: Error) -> str:
     return f"{callee_text(error.failing_call)} got these layouts"
 
 
-def _placeholder_texts(found: RecognisedError) -> dict[str, str]:
+def _placeholder_texts(error: RecognisedError) -> dict[str, str]:
     """Return the words that the text of a kind may name, such as the arrays of the call."""
-    call = found.error.failing_call
+    call = error.error.failing_call
     leaves = call.argument_arrays + [leaf for one in call.objects for leaf in one.leaves] if call is not None else []
     leaves.sort(key=lambda leaf: not leaf.looked_at)
     sharded = [leaf for leaf in leaves if leaf.spec.strip("P()None, ")]
     first = (sharded or leaves or [Leaf("x")])[0]
     others = [leaf for leaf in leaves if leaf.spec != first.spec and leaf.where != first.where]
-    said = re.findall(r"\{V:([\w,]+)\}", found.error.message)
+    said = re.findall(r"\{V:([\w,]+)\}", error.error.message)
     varying = sorted(
         {axis for leaf in leaves for axis in leaf.varying}.union(*(one.split(",") for one in said))
     )
@@ -78,7 +78,7 @@ def _placeholder_texts(found: RecognisedError) -> dict[str, str]:
     axes = next((leaf.mesh for leaf in (*layouts, *leaves) if leaf.mesh), {})
     return {
         "callee": callee_text(call),
-        "word": found.words[0] if found.words else "",
+        "word": error.words[0] if error.words else "",
         "deleted": gone[0] if gone else first.where,
         "mesh_axes": ", ".join(map(repr, axes)) or "others",
         "array": first.where,
@@ -133,13 +133,13 @@ def describe_arguments(error: Error) -> list[str]:
     return list(lines)
 
 
-def _leaves_to_show(given: Given) -> Iterator[Leaf]:
-    yield from given.leaves
-    for leaf in given.others:
-        names_axes = leaf.value and _NAME.fullmatch(given.text) and _AXES.search(leaf.parameter)
+def _leaves_to_show(argument: CallArgument) -> Iterator[Leaf]:
+    yield from argument.leaves
+    for leaf in argument.others:
+        names_axes = leaf.value and _NAME.fullmatch(argument.text) and _AXES.search(leaf.parameter)
         if names_axes or (leaf.layout and (leaf.spec or leaf.mesh)):
             # `in_specs[0]` says more than `(P('data'),)[0]`.
-            unnamed = given.parameter in ("", "args", "kwargs") or _NAME.fullmatch(given.text)
+            unnamed = argument.parameter in ("", "args", "kwargs") or _NAME.fullmatch(argument.text)
             yield leaf if unnamed else replace(leaf, where=f"{leaf.parameter} =")
 
 

@@ -10,9 +10,9 @@ from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Call, Leaf
 
 
-def find_misfit(found: RecognisedError) -> Explanation | None:
+def find_misfit(error: RecognisedError) -> Explanation | None:
     """Return the first argument of the failing call that the spec for it does not fit."""
-    call = found.error.failing_call
+    call = error.error.failing_call
     for array, layout in _array_spec_pairs(call) if call is not None else ():
         shape, entries = array.shape or (), layout.entries
         spec = layout.spec.replace("PartitionSpec", "P")

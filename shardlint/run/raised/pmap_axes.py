@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from shardlint.run.raised.explanation import Explanation, callee_text, first_of_many
 from shardlint.run.raised.recognition import RecognisedError
-from shardlint.run.raised.record import Call, Given, Leaf
+from shardlint.run.raised.record import Call, CallArgument, Leaf
 from shardlint.source.patterns import compile_lazily
 
 
-def explain_leading_axis(found: RecognisedError) -> Explanation | None:
+def explain_leading_axis(error: RecognisedError) -> Explanation | None:
     """The first argument that has no axis of devices, or another number of rows along it, and what to write."""
-    call = found.error.failing_call
+    call = error.error.failing_call
     if call is None:
         return None
     mapped = [[leaf for leaf in given.leaves if leaf.axis is not None] for given in call.arguments]
@@ -38,18 +38,18 @@ def explain_leading_axis(found: RecognisedError) -> Explanation | None:
             "device"
         ),
         first_of_many(shown) if len(leaves) > 1 else (),
-        _advise_replication(given, call, found) if size is None else _advise_split(size, devices, axis),
+        _advise_replication(given, call, error) if size is None else _advise_split(size, devices, axis),
         live=True,
     )
 
 
-def _argument_name(given: Given) -> str:
+def _argument_name(argument: CallArgument) -> str:
     """How an argument is called: as it is written, or by its parameter where that is an expression."""
-    return given.text if _PLAIN.fullmatch(given.text) or not given.parameter else given.parameter
+    return argument.text if _PLAIN.fullmatch(argument.text) or not argument.parameter else argument.parameter
 
 
-def _describe_leaf(leaf: Leaf, given: Given) -> str:
-    return replace(leaf, where=_argument_name(given) + leaf.where.removeprefix(given.text)).describe_leaf()
+def _describe_leaf(leaf: Leaf, argument: CallArgument) -> str:
+    return replace(leaf, where=_argument_name(argument) + leaf.where.removeprefix(argument.text)).describe_leaf()
 
 
 _PLAIN = compile_lazily(r"[\w.]+(?:\[[^\]]*\])*")
@@ -70,16 +70,18 @@ def _expected_rows(call: Call, arguments: Sequence[Sequence[Leaf]]) -> int:
     return fewer[-1] if fewer and several and call.devices not in agreed else call.devices
 
 
-def _advise_replication(given: Given, call: Call, found: RecognisedError) -> str:
+def _advise_replication(argument: CallArgument, call: Call, error: RecognisedError) -> str:
     """How to give each device a copy of an argument, or to leave it out of what is mapped."""
-    name = _argument_name(given)
+    name = _argument_name(argument)
     number = [one for one in call.arguments if not one.keyword]
-    whole = [one is given or (one.leaves and all(leaf.axis is None for leaf in one.leaves)) for one in number]
+    whole = [one is argument or (one.leaves and all(leaf.axis is None for leaf in one.leaves)) for one in number]
     axes = ", ".join("None" if each else "0" for each in whole)
-    instead = f"write in_axes=({axes}) to map only the other arguments" if not given.keyword and len(number) > 1 else ""
+    instead = (
+        f"write in_axes=({axes}) to map only the other arguments" if not argument.keyword and len(number) > 1 else ""
+    )
     if call.type == "_PmapWrapper":
         return instead or "add a first dimension with one row per device"
-    if "flax" in found.releases:
+    if "flax" in error.releases:
         copied = f"flax.jax_utils.replicate({name})"
     else:
         copied = f"jax.tree.map(lambda x: jnp.stack([x] * {call.devices}), {name})"

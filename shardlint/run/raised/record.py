@@ -1,4 +1,4 @@
-"""Reader of the exception record that a program's process wrote (`run/startup/raised.py`).
+"""Reader of the exception record that a program's process wrote (`run/startup/exception_record.py`).
 
 It was written by another process: what is not as it should be is left out.
 """
@@ -84,7 +84,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Given:
+class CallArgument:
     """An argument of a call, as it is written. `known` where its value could be looked up."""
 
     text: str
@@ -103,16 +103,16 @@ class Call:
     callee: str
     type: str
     parameters: tuple[str, ...]
-    arguments: tuple[Given, ...]
+    arguments: tuple[CallArgument, ...]
     defined: tuple[str, int] | None
     module: str = ""
     text: str = ""
     """The expression of an operator."""
-    settings: tuple[Given, ...] = ()
+    settings: tuple[CallArgument, ...] = ()
     """Meshes, specs and shardings that the called function was made with."""
-    objects: tuple[Given, ...] = ()
+    objects: tuple[CallArgument, ...] = ()
     """What the called function belongs to, and what is in arguments that are not known themselves."""
-    nearby: tuple[Given, ...] = ()
+    nearby: tuple[CallArgument, ...] = ()
     """What its statement holds, if it took no array or layout itself."""
     devices: int = 0
     """Over how many devices `pmap` maps it; 0 of what is not mapped, or not known to be."""
@@ -241,7 +241,7 @@ def _decode_frame(data: Mapping[str, Any]) -> Frame:
 
 def _decode_call(data: Mapping[str, Any]) -> Call:
     parameters = tuple(map(str, data.get("parameters", ())))
-    given: list[Given] = []
+    given: list[CallArgument] = []
     position = 0
     for one in data["arguments"]:
         name = one.get("name")
@@ -269,10 +269,10 @@ def _decode_call(data: Mapping[str, Any]) -> Call:
     )
 
 
-def _decode_argument(data: Mapping[str, Any], parameter: str) -> Given:
+def _decode_argument(data: Mapping[str, Any], parameter: str) -> CallArgument:
     text = str(data["text"])
     leaves = [_decode_leaf(one, text, parameter) for one in data.get("leaves", ())]
-    return Given(
+    return CallArgument(
         text,
         parameter,
         data.get("name") is not None,

@@ -46,7 +46,7 @@ def _write_exception(error: BaseException | None, thread: str = "", test: str = 
 def _load_raised() -> "dict[str, Any]":
     """Return the names of `raised.py`, of which a process has one: what it noted is needed at the end."""
     if not _loaded:
-        _loaded.update(_load_beside("raised.py"))
+        _loaded.update(_load_beside("exception_record.py"))
     return _loaded
 
 
@@ -140,8 +140,11 @@ def _begin_observing() -> None:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=renew_flags)
     if "SHARDLINT_RUN_RECORD" in os.environ:
-        begin = _load_beside("recorded.py")["begin"]
-        beside = (_load_beside(f"{name}.py") for name in ("made", "written", "factories", "returned", "arrivals"))
+        begin = _load_beside("first_call_code.py")["begin"]
+        beside = (
+            _load_beside(f"{name}.py")
+            for name in ("module_recipes", "value_code", "factories", "returned_arrays", "arrivals")
+        )
         begin(os.environ["SHARDLINT_RUN_RECORD"], *beside)
     if "SHARDLINT_RUN_RAISED" in os.environ:
         _watch_exceptions()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from shardlint.source.files import replace_file
 from shardlint.verify.golden.drift import compare_runs, record_program
-from shardlint.verify.golden.file import BadGolden, Golden, Kept, golden_text, read_golden
+from shardlint.verify.golden.file import BadGolden, Golden, GoldenProgram, golden_text, read_golden
 from shardlint.verify.report import FAIL, PASS, Failure, Result
 from shardlint.verify.spec import sizes_text
 
@@ -175,14 +175,14 @@ class _Holding:
     def _compiled_results(self) -> list[Result]:
         return [one for one in self.results if one.program is not None and one.status in (PASS, FAIL)]
 
-    def _keep_run(self, result: Result) -> Kept:
+    def _keep_run(self, result: Result) -> GoldenProgram:
         assert result.program is not None
         return record_program(result.program, result.level, self._fixture_folder(), self.stamp)
 
     def _fixture_folder(self) -> Path:
         return Path(self.fixture.rpartition("::")[0]).parent
 
-    def _runs_no_longer_declared(self, golden: Golden) -> list[Kept]:
+    def _runs_no_longer_declared(self, golden: Golden) -> list[GoldenProgram]:
         """Runs of the golden on meshes the fixture no longer has."""
         meshes = {sizes_text(result.mesh) for result in self.results if result.mesh}
         return [run for run in golden.runs if self.whole and meshes and run.mesh not in meshes]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shardlint.output.printable import make_printable
 from shardlint.verify.facts import Array, Program
-from shardlint.verify.golden.file import Kept, KeptArray, KeptLine
+from shardlint.verify.golden.file import GoldenProgram, KeptArray, KeptLine
 from shardlint.verify.lines import Lines
 from shardlint.verify.report import Failure
 from shardlint.verify.spec import P, sizes_text
@@ -16,7 +16,7 @@ from shardlint.verify.spec import P, sizes_text
 _Change = tuple[KeptLine | None, KeptLine | None]
 
 
-def record_program(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -> Kept:
+def record_program(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -> GoldenProgram:
     """Return the facts of a program that a golden records. `folder` is that of its fixture."""
     lines = Lines(folder)
     moved: dict[tuple[str, str, str, str], list[tuple[str, int]]] = {}
@@ -27,7 +27,7 @@ def record_program(program: Program, level: str, folder: Path, stamp: Mapping[st
         key = (make_printable(parts[0]), make_printable(parts[1]), make_printable(parts[2]), make_printable(parts[3]))
         moved.setdefault(key, []).append((one.kind, one.moved_bytes))
         numbers.setdefault(key, one.line.line)
-    return Kept(
+    return GoldenProgram(
         mesh=sizes_text(program.mesh),
         level=level,
         backend=program.backend,
@@ -66,7 +66,7 @@ def _count_kinds(kinds: Iterable[str]) -> str:
 
 
 def compare_runs(
-    old: Kept, now: Kept, tolerance: float, path: Path, folder: Path
+    old: GoldenProgram, now: GoldenProgram, tolerance: float, path: Path, folder: Path
 ) -> tuple[list[Failure], list[str]]:
     """The drifts from what the golden at `path` has to now, and what is no drift but worth saying.
 
@@ -86,7 +86,7 @@ def compare_runs(
     return drifts, [f"{path}: {said} differently and moves the same bytes; --update stores the new text"]
 
 
-def _array_drifts(old: Kept, now: Kept, tolerance: float, path: Path) -> Iterable[Failure]:
+def _array_drifts(old: GoldenProgram, now: GoldenProgram, tolerance: float, path: Path) -> Iterable[Failure]:
     for where in dict.fromkeys([*old.arrays, *now.arrays]):
         was, is_now = old.arrays.get(where), now.arrays.get(where)
         if was is not None and is_now is not None:
@@ -104,7 +104,7 @@ def _array_drifts(old: Kept, now: Kept, tolerance: float, path: Path) -> Iterabl
         yield Failure("golden", "\n".join([f"differs from {path}", *shown]), where, array=array.array)
 
 
-def _line_drifts(old: Kept, now: Kept, tolerance: float, lines: Lines) -> tuple[list[_Change], int]:
+def _line_drifts(old: GoldenProgram, now: GoldenProgram, tolerance: float, lines: Lines) -> tuple[list[_Change], int]:
     """Lines whose bytes over some axes changed, came or went; and how many are only written otherwise now."""
     before = {line.line_key(): line for line in old.lines}
     after = {line.line_key(): line for line in now.lines}

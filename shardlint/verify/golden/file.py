@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.output.printable import make_printable
-from shardlint.source.regular import parse_toml, read_regular
+from shardlint.source.regular_files import parse_toml, read_regular
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.texts import size_text
 
@@ -75,7 +75,7 @@ class KeptLine:
 
 
 @dataclass(frozen=True)
-class Kept:
+class GoldenProgram:
     """One program: on a mesh, at a level, for a backend, by some releases."""
 
     mesh: str
@@ -104,9 +104,9 @@ class Golden:
 
     fixture: str
     tolerance: float = TOLERANCE
-    runs: list[Kept] = field(default_factory=list)
+    runs: list[GoldenProgram] = field(default_factory=list)
 
-    def find_run(self, key: tuple[str, str, str]) -> Kept | None:
+    def find_run(self, key: tuple[str, str, str]) -> GoldenProgram | None:
         """The run known by this key."""
         return next((run for run in self.runs if run.run_key() == key), None)
 
@@ -178,8 +178,8 @@ def read_golden(path: Path) -> Golden | None:
         raise BadGolden(f"{path}: not a golden: {type(error).__name__}: {error}") from None
 
 
-def _read_run(data: Mapping[str, Any]) -> Kept:
-    return Kept(
+def _read_run(data: Mapping[str, Any]) -> GoldenProgram:
+    return GoldenProgram(
         _read_text_field(data, "mesh"),
         _read_text_field(data, "level"),
         _read_text_field(data, "backend"),

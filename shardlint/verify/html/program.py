@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from shardlint.verify.facts import Array, Collective, Line, Product, Program
-from shardlint.verify.here import shown_path
 from shardlint.verify.html.layout import Layouts
 from shardlint.verify.html.page import (
     Cell,
@@ -24,6 +23,7 @@ from shardlint.verify.html.source import Costs, line_id, render_listing
 from shardlint.verify.lines import Lines
 from shardlint.verify.report import Failure
 from shardlint.verify.texts import size_text
+from shardlint.verify.working_directory import shown_path
 
 _LONG = 25
 _SMALL = 40

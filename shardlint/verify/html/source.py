@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from shardlint.output.printable import make_printable
 from shardlint.verify.facts import Line
-from shardlint.verify.here import shown_path
 from shardlint.verify.html.page import Html, escape_html, join_html, render_element
 from shardlint.verify.lines import Lines
 from shardlint.verify.texts import size_text
+from shardlint.verify.working_directory import shown_path
 
 _AROUND = 3
 _FILES = 12

@@ -15,7 +15,7 @@ from shardlint.verify.declarations import REPLICATED, name_item
 from shardlint.verify.inside import tree
 from shardlint.verify.inside.compiled import Compiled
 from shardlint.verify.inside.coverage import Looked
-from shardlint.verify.inside.place import Indivisible, named_sharding
+from shardlint.verify.inside.placed_arguments import Indivisible, named_sharding
 from shardlint.verify.paths import idle_globs, select_glob
 from shardlint.verify.report import Failure
 from shardlint.verify.spec import P, sizes_text

@@ -13,8 +13,8 @@ from typing import Any
 
 import jax
 
-from shardlint.verify.inside import remember, tree
-from shardlint.verify.inside.donated import donated_inside
+from shardlint.verify.inside import program_cache, tree
+from shardlint.verify.inside.inner_donations import donated_inside
 from shardlint.verify.inside.partitioned import Partitioned, compile_lowered
 from shardlint.verify.paths import path_text
 from shardlint.verify.report import PLAIN
@@ -34,7 +34,7 @@ class Donated:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ArgumentArray:
     """An array of the arguments: which parameter of the compiled program it is (None: not known, or dropped
     because it is not used), whether it was donated, and whether an output reuses its buffer (None: not known).
     """
@@ -62,7 +62,7 @@ class Compiled:
     text: Callable[[], str]
     executable: Any = None
     """jax's own compiled object, for its memory and text."""
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[ArgumentArray] = field(default_factory=list)
     first_output: int = 0
     untold: str = ""
     """Why nothing is known of the outputs; "" where they are."""
@@ -110,7 +110,7 @@ def compile_function(
     compiling raise.
     """
     how, lowered, order = _lower_function(function, args, kwargs, donate)
-    dumped = compile_lowered(lowered, devices=remember.devices_of([args, kwargs]))
+    dumped = compile_lowered(lowered, devices=program_cache.devices_of([args, kwargs]))
     compiled = dumped.compiled
     inner = getattr(compiled, "compiled", compiled)
     untold = ""
@@ -251,7 +251,7 @@ def _output_leaves(lowered: Any, compiled: Any, named: bool) -> tuple[list[tree.
 
 def _fates_of_arrays(
     lowered: Any, compiled: Any, inner: Any, order: _Order, aliased: set[int]
-) -> list[Taken]:
+) -> list[ArgumentArray]:
     """Return the fate of each array in the arguments."""
     wanted = [(index, leaf, value) for index, pairs in order.arrays.items() for leaf, value in pairs]
     info, treedef = jax.tree_util.tree_flatten(lowered.args_info)
@@ -261,7 +261,7 @@ def _fates_of_arrays(
     if flat is None:
         given = any(argument.donated for argument in info)
         return [
-            Taken(leaf, index, None, given and _is_own_value(order, value), None)
+            ArgumentArray(leaf, index, None, given and _is_own_value(order, value), None)
             for index, leaf, value in wanted
         ]
     places = {id(value): place for place, value in reversed(list(enumerate(flat)))}
@@ -270,11 +270,11 @@ def _fates_of_arrays(
     for index, leaf, value in wanted:
         place = places.get(id(value))
         if place is None:
-            found.append(Taken(leaf, index, None, False, False))
+            found.append(ArgumentArray(leaf, index, None, False, False))
             continue
         parameter = numbers[place] if kept[place] else None
         given = bool(info[place].donated) and _is_own_value(order, value)
-        found.append(Taken(leaf, index, parameter, given, parameter in aliased))
+        found.append(ArgumentArray(leaf, index, parameter, given, parameter in aliased))
     return found
 
 

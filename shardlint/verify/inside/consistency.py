@@ -200,5 +200,5 @@ def _compare_replicas(ones: Sequence[Holding]) -> tuple[bool, str]:
     return shared, ""
 
 
-def _replica_failure(one: Holding, message: str) -> Failure:
-    return Failure("replicas", message, one["where"], one["path"], one["array"])
+def _replica_failure(holding: Holding, message: str) -> Failure:
+    return Failure("replicas", message, holding["where"], holding["path"], holding["array"])

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardlint.verify import boot, contain, messages
+from shardlint.verify import boot, containment, messages
 from shardlint.verify.inside import consistency, exits, stacks, worker
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 
@@ -59,11 +59,11 @@ class _Process:
 def conduct_processes(job: dict[str, Any], emit: Callable[[Result], None]) -> None:
     """Do a job of level `processes` and emit its one result."""
     result = Result(job["label"], "processes", SKIP, job["mesh"])
-    if not contain.HERE:
+    if not containment.HERE:
         result.reason = "running several processes is supported on Linux only"
         emit(result)
         return
-    contain.adopt_orphans()
+    containment.adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="shardlint-") as folder, _reserve_port() as held:
         coordinator = _Conductor(job, held.getsockname()[1], Path(folder))
         try:
@@ -143,7 +143,7 @@ class _Conductor:
         for one in self.processes:
             if one.ended is None:
                 os.kill(one.pid, signal.SIGSTOP)
-        contain.end_below(os.getpid())
+        containment.end_below(os.getpid())
         for one in self.processes:
             if one.ended is None:
                 os.waitpid(one.pid, 0)
@@ -206,7 +206,7 @@ class _Conductor:
                 return [self._hang_failure(f"hangs: no process did anything for {self.stall:g} s", stuck)]
 
     def _processor_ticks(self) -> int:
-        return sum(map(contain.processor_ticks, contain.processes_below(os.getpid())))
+        return sum(map(containment.processor_ticks, containment.processes_below(os.getpid())))
 
     def _process_failures(self, stuck: Sequence[_Process]) -> list[Failure]:
         """Return the failures of the processes that raised or ended, merged if all are equal."""
@@ -255,9 +255,9 @@ class _Conductor:
             place = stacks.users_line(self._read_stack(one) if text else "")
             yield f"process {one.index} is {one.stage}" + (f", at {place}" if place else "")
 
-    def _read_stack(self, one: _Process) -> str:
+    def _read_stack(self, process: _Process) -> str:
         """Return the stack that a process wrote, also when it crashed."""
-        file = self.folder / f"stack{one.index}"
+        file = self.folder / f"stack{process.index}"
         return file.read_text("utf-8", "replace") if file.exists() else ""
 
     def _reap_processes(self) -> None:
@@ -270,42 +270,42 @@ class _Conductor:
                         while self._read_pipe(one, descriptor):
                             pass
 
-    def _read_pipe(self, one: _Process, descriptor: int) -> bool:
+    def _read_pipe(self, process: _Process, descriptor: int) -> bool:
         """Take what a process wrote to a pipe; whether there may be more."""
-        if descriptor not in one.open:
+        if descriptor not in process.open:
             return False
         try:
             data = os.read(descriptor, 65536)
         except BlockingIOError:
             return False
-        if descriptor == one.said:
-            for message in one.messages.take_messages(data):
-                one.take_message(message)
-            if one.messages.spoilt:
-                one.told["raised"] = messages.SPOILT
+        if descriptor == process.said:
+            for message in process.messages.take_messages(data):
+                process.take_message(message)
+            if process.messages.spoilt:
+                process.told["raised"] = messages.SPOILT
         else:
-            self._print_output(one, data)
+            self._print_output(process, data)
         if not data:
-            self._hang_up(one, descriptor)
+            self._hang_up(process, descriptor)
         return bool(data)
 
-    def _print_output(self, one: _Process, data: bytes) -> None:
+    def _print_output(self, process: _Process, data: bytes) -> None:
         self.printed += len(data)
-        *lines, one.partial = (one.partial + data).split(b"\n")
+        *lines, process.partial = (process.partial + data).split(b"\n")
         for line in lines:
             if line.strip() and not line.startswith(_NOISE):
                 text = line.decode("utf-8", "replace")[:2000]
-                one.lines = [*one.lines, text][-_LINES:]
+                process.lines = [*process.lines, text][-_LINES:]
                 # Onwards, where the limit of output is watched.
-                print(f"process {one.index}: {text}", flush=True)
-        if len(one.partial) > 2**20:
-            print(one.partial.decode("utf-8", "replace"), flush=True)
-            one.partial = b""
+                print(f"process {process.index}: {text}", flush=True)
+        if len(process.partial) > 2**20:
+            print(process.partial.decode("utf-8", "replace"), flush=True)
+            process.partial = b""
 
-    def _hang_up(self, one: _Process, descriptor: int) -> None:
+    def _hang_up(self, process: _Process, descriptor: int) -> None:
         self.selector.unregister(descriptor)
         os.close(descriptor)
-        one.open.discard(descriptor)
+        process.open.discard(descriptor)
 
     def _last_printed_lines(self) -> list[str]:
         """The last lines of each process."""

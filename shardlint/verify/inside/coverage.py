@@ -90,10 +90,10 @@ class Coverage:
             )
         return failures, [f"not checked at this level: {', '.join(omitted)}"] if omitted else []
 
-    def _explain_uncovered(self, one: Declaration) -> str:
-        reasons = list(dict.fromkeys(self.reasons[one.text]))
+    def _explain_uncovered(self, declaration: Declaration) -> str:
+        reasons = list(dict.fromkeys(self.reasons[declaration.text]))
         if reasons:
             return "; ".join(reasons)
-        if one.levels == ("topology",):
+        if declaration.levels == ("topology",):
             return "it needs level topology, and no topology is declared"
-        return f"it needs level {' or '.join(one.levels)}, which did not run"
+        return f"it needs level {' or '.join(declaration.levels)}, which did not run"

@@ -46,6 +46,6 @@ def explain_failures(failures: Sequence[Failure], leaves: Sequence[tree.Leaf], d
         failure.message = "\n".join(lines)
 
 
-def _causing_collective(found: Sequence[Collective], lost: set[str]) -> Collective | None:
+def _causing_collective(collectives: Sequence[Collective], lost: set[str]) -> Collective | None:
     """The nearest collective that runs over an axis the output should be split over, and is not."""
-    return next((one for one in found if lost & set(one.axes)), None)
+    return next((one for one in collectives if lost & set(one.axes)), None)

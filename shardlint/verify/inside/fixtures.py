@@ -20,15 +20,15 @@ from shardlint.verify.inside import (
     load,
     numerics,
     opaque,
-    place,
+    placed_arguments,
     program,
     sketch,
     tree,
 )
-from shardlint.verify.inside.alone import Alone
 from shardlint.verify.inside.coverage import Coverage, Looked
 from shardlint.verify.inside.explain import explain_failures
 from shardlint.verify.inside.failures import failure_from_exception
+from shardlint.verify.inside.single_device_run import ReferenceRun
 from shardlint.verify.paths import nothing_matches, select_glob, unmatched_globs
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
 from shardlint.verify.spec import P
@@ -60,10 +60,10 @@ class _Case:
 
     fixture: Fixture
     function: Any
-    made: list[place.HostArgument]
+    made: list[placed_arguments.HostArgument]
     mesh: Any
     later: Sequence[str]
-    alone: Alone | None
+    alone: ReferenceRun | None
     sketch: bool = False
 
     @property
@@ -78,13 +78,13 @@ def run_fixture(
     levels: Sequence[str],
     emit: Emit,
     coverage: Coverage | None = None,
-    alone: Alone | None = None,
+    reference_run: ReferenceRun | None = None,
     sketched: bool = False,
 ) -> None:
     """Verify a fixture on a mesh of these axis sizes and emit a result for each level as soon as it is known.
 
-    `coverage` has what earlier levels checked, `alone` what the run on one device gave; `sketched` results come with
-    what two runs are compared by: numbers in short, layouts, the program. Nothing the user's code raises gets out of
+    `coverage` has what earlier levels checked, `reference_run` what the run on one device gave; `sketched` results come
+    with what two runs are compared by: numbers in short, layouts, the program. Nothing the user's code raises gets out of
     here; it becomes a failure that names its line.
     """
     done: list[str] = []
@@ -107,9 +107,9 @@ def run_fixture(
         mesh = devices.mesh_of(sizes, fixture.axis_types == EXPLICIT)
         entered, under = devices.enter_mesh_context(fixture.context, mesh)
         with entered:
-            made = place.make_arguments(fixture, mesh)
+            made = placed_arguments.make_arguments(fixture, mesh)
         for index, level in enumerate(levels):
-            case = _Case(fixture, function, made, mesh, levels[index + 1 :], alone, sketched)
+            case = _Case(fixture, function, made, mesh, levels[index + 1 :], reference_run, sketched)
             outcome = _LEVELS[level](case)
             told_of = judge_level(coverage, level, outcome.checked, outcome.how)
             told_of["notes"] = [*outcome.notes, *told_of["notes"]]
@@ -120,7 +120,7 @@ def run_fixture(
                 seen = {"sketch": outcome.sketch, "laid": outcome.laid, "given_up": outcome.given_up}
                 told_of |= {"program": outcome.program, **seen}
             tell_result(level, **told_of)
-    except place.Indivisible as error:
+    except placed_arguments.Indivisible as error:
         for level in levels:
             if level not in done:
                 tell_result(level, SKIP, reason=str(error))
@@ -193,9 +193,9 @@ def _run_compile_level(case: _Case) -> _Outcome:
 def _arguments_to_compile(case: _Case) -> tuple[list[Any], Mapping[str, Any]]:
     """The arguments to compile with, and those that are given by name."""
     if compiled.takes_abstract(case.function, [one.tree for one in case.made]):
-        args = place.describe_arguments(case.made, case.mesh)
+        args = placed_arguments.describe_arguments(case.made, case.mesh)
     else:
-        args = place.place_arrays(place.fill_arguments(case.made), case.made, case.mesh)
+        args = placed_arguments.place_arrays(placed_arguments.fill_arguments(case.made), case.made, case.mesh)
     return args, invoke.keyword_arguments(case.function, args, case.mesh)
 
 
@@ -305,8 +305,8 @@ def _run_execute_level(case: _Case) -> _Outcome:
     if not (declares or case.sketch):
         return _Outcome(None, _NOTHING)
     how = "called as it is" if compiled.can_lower(function) else f"{PLAIN}, called as it is"
-    hosts = place.fill_arguments(made)
-    args = place.place_arrays(hosts, made, mesh)
+    hosts = placed_arguments.fill_arguments(made)
+    args = placed_arguments.place_arrays(hosts, made, mesh)
     given = tree.snapshot_tree(args)
     output = invoke.call_function(function, args, mesh, fixture.context)
     leaves = tree.array_leaves(output, "out")

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from shardlint.verify.declared import read_fixtures
 from shardlint.verify.fixture import Fixture
-from shardlint.verify.here import digest_of, shown_path
+from shardlint.verify.settings_fixtures import read_fixtures
 from shardlint.verify.spec import P
+from shardlint.verify.working_directory import digest_of, shown_path
 
 _ROOT_MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 

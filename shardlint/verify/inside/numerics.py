@@ -10,15 +10,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardlint.verify.inside import checks, compare, compiled, devices, place, tree
-from shardlint.verify.inside.alone import (
-    Alone,
+from shardlint.verify.inside import checks, compare, compiled, devices, placed_arguments, tree
+from shardlint.verify.inside.failures import failure_from_exception
+from shardlint.verify.inside.invoke import call_function, keyword_arguments, run_in_float64
+from shardlint.verify.inside.single_device_run import (
+    ReferenceRun,
     arguments_for_one_device,
     copy_reference_numbers,
     pretend_single_device,
 )
-from shardlint.verify.inside.failures import failure_from_exception
-from shardlint.verify.inside.invoke import call_function, keyword_arguments, run_in_float64
 from shardlint.verify.report import Failure
 
 # Relative to an element, or to the size of its leaf's numbers. Measured for correct shardings: 8e-16, 7e-7 and
@@ -37,34 +37,34 @@ def compare_with(
     function: Any,
     reference: Any,
     hosts: list[Any],
-    made: list[place.HostArgument],
+    host_arguments: list[placed_arguments.HostArgument],
     mesh: Any,
     kind: str,
-    alone: Alone | None,
+    reference_run: ReferenceRun | None,
 ) -> tuple[checks.Checked, list[str]]:
     """Call `function` on the mesh, in float64, and compare with `reference` (None: itself) on one device.
 
-    `hosts` are the arguments as host copies, `kind` the context as in `Fixture.context`, `alone` what came of the run
-    in a process with one device (None: there was none). Returns also sentences for the report. Raises what the
+    `hosts` are the arguments as host copies, `kind` the context as in `Fixture.context`, `reference_run` what came of the
+    run in a process with one device (None: there was none). Returns also sentences for the report. Raises what the
     function raises on the mesh in its own dtypes; where it cannot run in float64 that is said, and its own
     dtypes are compared with a looser tolerance.
     """
     against = "one device" if reference is None else "the reference"
     try:
         hosts, ran, notes = _run_reference(
-            reference or function, reference is None, hosts, made, mesh, kind, alone
+            reference or function, reference is None, hosts, host_arguments, mesh, kind, reference_run
         )
     except _Stop as stop:
         return checks.Checked([Failure("numbers", str(stop))], 0), []
 
     def on_mesh(given: list[Any]) -> Any:
-        return call_function(function, place.place_arrays(given, made, mesh), mesh, kind)
+        return call_function(function, placed_arguments.place_arrays(given, host_arguments, mesh), mesh, kind)
 
     if ran.lowest == "float64":
         together, lowest, said = run_in_float64(hosts, on_mesh)
         if lowest != "float64":  # only on the mesh, so that the other side is to be had again
             try:
-                ran = _run_on_one_device(reference or function, hosts, made, mesh, kind, wide=False)
+                ran = _run_on_one_device(reference or function, hosts, host_arguments, mesh, kind, wide=False)
             except _Stop as stop:
                 return checks.Checked([Failure("numbers", str(stop))], 0), notes
             notes += said
@@ -78,7 +78,7 @@ def compare_with(
     if result.failures and lowest == "float64":
         # Only now is it worth asking whether the program itself computes in something coarser.
         wide = [tree.map_arrays(tree.upcast_leaf, host) for host in hosts]
-        lowest = _lowest_precision(function, wide, made, mesh, kind)
+        lowest = _lowest_precision(function, wide, host_arguments, mesh, kind)
         if lowest != "float64":
             notes.append(f"fn computes in {lowest}, whatever the dtype of its arguments")
             result, summary = compare.check_numbers(
@@ -115,50 +115,55 @@ def _run_reference(
     function: Any,
     itself: bool,
     hosts: list[Any],
-    made: list[place.HostArgument],
+    host_arguments: list[placed_arguments.HostArgument],
     mesh: Any,
     kind: str,
-    alone: Alone | None,
-) -> tuple[list[Any], Alone, list[str]]:
+    reference_run: ReferenceRun | None,
+) -> tuple[list[Any], ReferenceRun, list[str]]:
     """The arguments both runs are given, what the one on one device gave, and sentences for the report.
 
     Raises `_Stop`.
     """
     count = len(jax.devices())
-    if alone is None or alone.unmade:
+    if reference_run is None or reference_run.unmade:
         notes = []
-        if alone is not None:
+        if reference_run is not None:
             notes.append(
                 f"the single-device reference ran on one of {count} devices, because a process with one device "
-                f"{alone.unmade}"
+                f"{reference_run.unmade}"
             )
-        return hosts, _run_on_one_device(function, hosts, made, mesh, kind), notes
-    if alone.ended:
-        raise _Stop(f"the run on one device {alone.ended}")
-    if alone.raised:
+        return hosts, _run_on_one_device(function, hosts, host_arguments, mesh, kind), notes
+    if reference_run.ended:
+        raise _Stop(f"the run on one device {reference_run.ended}")
+    if reference_run.raised:
         advice = f"\nperhaps {_OWN_MESH}" if itself else ""
-        raise _Stop(f"the run on one device {alone.raised}{advice}")
-    given, other, strange = copy_reference_numbers(hosts, alone.arguments)
+        raise _Stop(f"the run on one device {reference_run.raised}{advice}")
+    given, other, strange = copy_reference_numbers(hosts, reference_run.arguments)
     if strange:
         note = f"{strange} differs in a process with one device, so the reference ran on one of {count} devices"
-        return hosts, _run_on_one_device(function, hosts, made, mesh, kind), [note]
+        return hosts, _run_on_one_device(function, hosts, host_arguments, mesh, kind), [note]
     notes = []
     if other:
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
         notes.append(
             f"{other[0]}{more} has other values if it is made on one device; both runs got those of one device"
         )
-    return given, alone, notes
+    return given, reference_run, notes
 
 
 def _run_on_one_device(
-    function: Any, hosts: list[Any], made: list[place.HostArgument], mesh: Any, kind: str, wide: bool = True
-) -> Alone:
+    function: Any,
+    hosts: list[Any],
+    host_arguments: list[placed_arguments.HostArgument],
+    mesh: Any,
+    kind: str,
+    wide: bool = True,
+) -> ReferenceRun:
     """The run on one device, in this process. Raises `_Stop` where it came to nothing."""
     one = devices.mesh_of(dict.fromkeys(mesh.axis_names, 1), devices.is_explicit(mesh))
 
     def run_reference(given: list[Any]) -> Any:
-        return call_function(function, arguments_for_one_device(given, made, one), one, kind)
+        return call_function(function, arguments_for_one_device(given, host_arguments, one), one, kind)
 
     try:
         with pretend_single_device():
@@ -169,11 +174,11 @@ def _run_on_one_device(
         raise _Stop(
             f"the run on one device {failure_from_exception(error).message}\nperhaps {_OWN_MESH}"
         ) from error
-    spread = [where for _, where, leaf in tree.flatten_tree(output) if place.is_spread(leaf)]
+    spread = [where for _, where, leaf in tree.flatten_tree(output) if placed_arguments.is_spread(leaf)]
     if spread:
         raise _Stop(f"the run on one device used several (out{spread[0]}): {_OWN_MESH}")
     arrays = bool(tree.array_leaves(output, ""))
-    return Alone(lowest=lowest, notes=notes, numbers=compare.numbers_by_path(output), returns_arrays=arrays)
+    return ReferenceRun(lowest=lowest, notes=notes, numbers=compare.numbers_by_path(output), returns_arrays=arrays)
 
 
 def _unstable_failure(
@@ -206,9 +211,9 @@ def _tolerance_by_path(got: Mapping[str, tuple[str, Any]], lowest: str) -> Calla
 
 
 def _lowest_precision(
-    function: Any, wide: list[Any], made: list[place.HostArgument], mesh: Any, kind: str
+    function: Any, wide: list[Any], host_arguments: list[placed_arguments.HostArgument], mesh: Any, kind: str
 ) -> str:
-    args = place.place_arrays(wide, made, mesh)
+    args = placed_arguments.place_arrays(wide, host_arguments, mesh)
     entered, _ = devices.enter_mesh_context(kind, mesh)
     try:
         with entered:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardlint.verify.inside import remember
+from shardlint.verify.inside import program_cache
 from shardlint.verify.inside.captured_stderr import folder_prefix, listen_to_stderr
 
 # What the optimised module's file is called; its header has the aliases that were decided last.
@@ -47,8 +47,8 @@ def compile_lowered(
     # A program found in the cache is not compiled, so nothing of it would be dumped.
     jax.config.update("jax_enable_compilation_cache", False)
     inner = getattr(lowered, "lowered", lowered)
-    key = remember.key_of(inner, options, devices) if remember.memory.is_on() else None
-    if key is not None and (known := remember.recall_compiled(key, inner, devices)) is not None:
+    key = program_cache.key_of(inner, options, devices) if program_cache.memory.is_on() else None
+    if key is not None and (known := program_cache.recall_compiled(key, inner, devices)) is not None:
         answered = Partitioned(_compile_with_answer(lowered, options, known[0]), cached=True)
         for name, kept in known[1].items():
             setattr(answered, name, kept)
@@ -76,8 +76,8 @@ def compile_lowered(
                     found.final = text.readline()
     found.said = heard[0]
     if key is not None:
-        texts = {name: getattr(found, name) for name in remember.TEXTS}
-        remember.keep_compiled(key, inner, getattr(made, "compiled", made), texts, devices)
+        texts = {name: getattr(found, name) for name in program_cache.TEXTS}
+        program_cache.keep_compiled(key, inner, getattr(made, "compiled", made), texts, devices)
     return found
 
 

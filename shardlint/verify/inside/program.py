@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardlint.verify.facts import Array, Collective, Program
-from shardlint.verify.inside import hlo, place, tree
+from shardlint.verify.inside import hlo, placed_arguments, tree
 from shardlint.verify.inside.checks import is_on_one_device, sharding_text
-from shardlint.verify.inside.compiled import Compiled, Taken
+from shardlint.verify.inside.compiled import ArgumentArray, Compiled
 from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.causes import cause_of_result
-from shardlint.verify.inside.hlo.warned import find_indivisible, find_rematerialised
+from shardlint.verify.inside.hlo.partitioner_warnings import find_indivisible, find_rematerialised
 from shardlint.verify.paths import select_glob
 from shardlint.verify.spec import P
 
@@ -35,37 +35,41 @@ class Described:
 
 
 def describe_program(
-    found: Compiled, mesh: Any, made: Sequence[place.HostArgument], out: Mapping[str, P], backend: str = "cpu"
+    compiled: Compiled,
+    mesh: Any,
+    host_arguments: Sequence[placed_arguments.HostArgument],
+    out: Mapping[str, P],
+    backend: str = "cpu",
 ) -> Described:
-    """The facts of a function compiled on `mesh`; `made` are the arguments' specs, `out` those of outputs."""
+    """The facts of a function compiled on `mesh`; `host_arguments` are the arguments' specs, `out` those of outputs."""
     sizes = {str(name): int(size) for name, size in mesh.shape.items()}
     axes = Axes(sizes)
-    names = {one.parameter: one.leaf.where for one in found.taken if one.parameter is not None}
-    dumped, notes = found.dumped, []
+    names = {one.parameter: one.leaf.where for one in compiled.taken if one.parameter is not None}
+    dumped, notes = compiled.dumped, []
     read, warned = hlo.Read.read_nothing(), []
-    causes: list[list[Collective]] = [[] for _ in found.outputs]
+    causes: list[list[Collective]] = [[] for _ in compiled.outputs]
     chosen: list[bool] = []
     # Of a program for one device nothing was partitioned: there are no collectives to look for.
-    if dumped is not None and axes.devices > 1 and (dumped.after or _is_partitioned(found)):
+    if dumped is not None and axes.devices > 1 and (dumped.after or _is_partitioned(compiled)):
         if dumped.after:
             original = dumped.original or None
             read = hlo.read_module(dumped.after, sizes, before=dumped.before, original=original, names=names or None)
             padded = find_indivisible(read.before, read.lines, axes)
             warned = [*find_rematerialised(dumped.said, read.lines, axes), *padded]
-            chosen = _outputs_left_to_compiler(read.before.header, found)
+            chosen = _outputs_left_to_compiler(read.before.header, compiled)
         else:
-            read = hlo.read_module(found.executable.as_text(), sizes, names=names or None)
+            read = hlo.read_module(compiled.executable.as_text(), sizes, names=names or None)
             notes = [
                 *dumped.notes,
                 "the collectives are those of the optimised program; its products are not known",
             ]
         causes = [
-            cause_of_result(read, found.first_output + at, len(found.outputs))
-            for at in range(len(found.outputs))
+            cause_of_result(read, compiled.first_output + at, len(compiled.outputs))
+            for at in range(len(compiled.outputs))
         ]
-    memory = found.executable.memory_analysis()
-    inputs = [_array_of_argument(one, made, axes) for one in found.taken]
-    outputs = [_array_of_output(leaf, out, axes) for leaf in found.outputs]
+    memory = compiled.executable.memory_analysis()
+    inputs = [_array_of_argument(one, host_arguments, axes) for one in compiled.taken]
+    outputs = [_array_of_output(leaf, out, axes) for leaf in compiled.outputs]
     program = Program(
         mesh=sizes,
         backend=backend,
@@ -86,27 +90,29 @@ def _memory_bytes(memory: Any, what: str) -> int:
     return int(getattr(memory, f"{what}_size_in_bytes", 0) or 0)
 
 
-def _is_partitioned(found: Compiled) -> bool:
+def _is_partitioned(compiled: Compiled) -> bool:
     """Return whether the program was compiled for several devices."""
-    return "num_partitions=" in found.executable.as_text().split("\n", 1)[0]
+    return "num_partitions=" in compiled.executable.as_text().split("\n", 1)[0]
 
 
-def _outputs_left_to_compiler(header: str, found: Compiled) -> list[bool]:
+def _outputs_left_to_compiler(header: str, compiled: Compiled) -> list[bool]:
     """For each output, whether its sharding was left to the compiler."""
     match = re.search(r"allow_spmd_sharding_propagation_to_output=\{([^}]*)\}", header)
     flags = [flag.strip() == "true" for flag in match[1].split(",")] if match else []
     if len(flags) == 1:
-        flags *= found.first_output + len(found.outputs)
+        flags *= compiled.first_output + len(compiled.outputs)
     return [
         at < len(flags) and flags[at]
-        for at in range(found.first_output, found.first_output + len(found.outputs))
+        for at in range(compiled.first_output, compiled.first_output + len(compiled.outputs))
     ]
 
 
-def _array_of_argument(one: Taken, made: Sequence[place.HostArgument], axes: Axes) -> Array:
-    spec = made[one.argument].specs.get(one.leaf.path) if one.argument < len(made) else None
+def _array_of_argument(
+    array: ArgumentArray, host_arguments: Sequence[placed_arguments.HostArgument], axes: Axes
+) -> Array:
+    spec = host_arguments[array.argument].specs.get(array.leaf.path) if array.argument < len(host_arguments) else None
     expected = "" if spec is None else str(spec)
-    return describe_array("in", one.leaf, axes, expected, one.given, one.aliased)
+    return describe_array("in", array.leaf, axes, expected, array.given, array.aliased)
 
 
 def _array_of_output(leaf: tree.Leaf, out: Mapping[str, P], axes: Axes) -> Array:

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardlint.verify.here import shown_path
 from shardlint.verify.inside import load, programs, tree
 from shardlint.verify.texts import array_text
+from shardlint.verify.working_directory import shown_path
 
 _MOST = 1000
 
@@ -44,7 +44,7 @@ class Origins:
         return (of, shown) if alive() is array else ("", "")
 
 
-def watch_calls(tell: Callable[[dict[str, Any]], None], made: Origins) -> None:
+def watch_calls(tell: Callable[[dict[str, Any]], None], origins: Origins) -> None:
     """Have every call of a compiled program wait for its result, so that a process that hangs stands at
     the line that does, and tell of the first calls that several processes make together (see `consistency.Call`).
 
@@ -77,7 +77,7 @@ def watch_calls(tell: Callable[[dict[str, Any]], None], made: Origins) -> None:
         left -= 1
         digest_of, talks = program_of(self.xla_executable)
         shared = [one for one in args if _is_global(one)]
-        of, names = [made.origin_of(one) for one in shared], [made.shown_name(one) for one in shared]
+        of, names = [origins.origin_of(one) for one in shared], [origins.shown_name(one) for one in shared]
         call = {"name": str(self.name), "line": _users_line(), "program": digest_of, "talks": talks}
         call |= {"host": _host_numbers(args), "of": of, "names": names}
         tell(call)
@@ -87,7 +87,7 @@ def watch_calls(tell: Callable[[dict[str, Any]], None], made: Origins) -> None:
         )
         for index, result in enumerate(results):
             if isinstance(result, jax.Array):
-                made.note_origin(result, f"{cause}[{index}]")
+                origins.note_origin(result, f"{cause}[{index}]")
         return results
 
     pxla.ExecuteReplicated.__call__ = wait_and_call

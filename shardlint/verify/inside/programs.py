@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shardlint.verify.here import shown_path
 from shardlint.verify.inside import load
+from shardlint.verify.working_directory import shown_path
 
 _DEFINED = re.compile(r"(#loc\w*) = loc\((.*)\)$")
 _USED = re.compile(r" loc\((#loc\w*)\)\s*$")

@@ -51,7 +51,7 @@ class Program:
 
 
 @dataclass
-class _Seen:
+class _Observation:
     """Observations at one level. With `leaves` None the program produced no outputs."""
 
     error: BaseException | None = None
@@ -64,7 +64,7 @@ class _Seen:
 def run_program(program: Program, levels: Sequence[str], emit: Callable[[Result], None]) -> None:
     """Run a program at each level and emit what it proved. A level that cannot tell is emitted as skipped."""
     judge = _judge_bad if program.role == "bad" else _judge_good
-    seen = _Seen()
+    seen = _Observation()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -76,7 +76,7 @@ def run_program(program: Program, levels: Sequence[str], emit: Callable[[Result]
                 args = tuple(getattr(module, program.args)()) if program.args else ()
         except Exception as error:
             for level in levels:
-                emit(judge(program, level, _Seen(error, warned), None))
+                emit(judge(program, level, _Observation(error, warned), None))
             return
         if lacks:  # the proof's mistake; as an AttributeError it could pass for a symptom
             failure = Failure("fixture", f"{program.role}.py has no {lacks[0]!r}")
@@ -102,41 +102,41 @@ def _open_project_file(file: str) -> Path:
     return Path(file)
 
 
-def _compile_program(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
+def _compile_program(program: Program, function: Any, args: tuple[Any, ...]) -> _Observation:
     try:
         found = compiled.compile_function(function, args, {}, program.donate)
     except compiled.NoShardings:
-        return _Seen()
+        return _Observation()
     except Exception as error:
-        return _Seen(error)
-    return _Seen(leaves=found.outputs, donation=checks.check_donation(found))
+        return _Observation(error)
+    return _Observation(leaves=found.outputs, donation=checks.check_donation(found))
 
 
-def _execute_program(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
+def _execute_program(program: Program, function: Any, args: tuple[Any, ...]) -> _Observation:
     given = tree.snapshot_tree(args)
     try:
         output = jax.block_until_ready(function(*args))
     except Exception as error:
-        return _Seen(error)
+        return _Observation(error)
     leaves = tree.array_leaves(output, "out")
-    return _Seen(leaves=leaves, output=output, donation=checks.check_deleted(given, program.donate))
+    return _Observation(leaves=leaves, output=output, donation=checks.check_deleted(given, program.donate))
 
 
-def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
+def _judge_bad(program: Program, level: str, observation: _Observation, module: ModuleType | None) -> Result:
     """Return a result that passes if the bad program showed its symptom at this level."""
-    if level == "execute" and seen.error is None:
-        Path(program.numbers).write_bytes(compare.encode_numbers(compare.numbers_by_path(seen.output)))
+    if level == "execute" and observation.error is None:
+        Path(program.numbers).write_bytes(compare.encode_numbers(compare.numbers_by_path(observation.output)))
     if program.shows in ("raises", "warns"):
-        shown = _raised_or_warned(program, seen)
+        shown = _raised_or_warned(program, observation)
         if shown is None and level == "compile":
             return Result(program.code, level, SKIP, reason=f"bad.py {program.shows} only when it runs")
-        return _symptom_result(program, level, seen, shown, f"{program.error} matching {program.message!r}")
-    if seen.error is not None:
+        return _symptom_result(program, level, observation, shown, f"{program.error} matching {program.message!r}")
+    if observation.error is not None:
         return Result(
             program.code,
             level,
             FAIL,
-            failures=[_prefix_failure("bad.py", failure_from_exception(seen.error))],
+            failures=[_prefix_failure("bad.py", failure_from_exception(observation.error))],
         )
     if program.shows == "numbers":
         if level == "compile":
@@ -144,16 +144,16 @@ def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | N
         return Result(
             program.code, level, PASS, notes=[]
         )  # decided beside the good program, which knows the right ones
-    if seen.leaves is None:
+    if observation.leaves is None:
         return Result(
             program.code, level, SKIP, reason="this jit reports its output shardings only when it runs"
         )
     if program.shows == "donation":
-        lost = seen.donation.failures if seen.donation else []
+        lost = observation.donation.failures if observation.donation else []
         return _symptom_result(
-            program, level, seen, lost[0].failure_text() if lost else None, "a donated buffer that is not reused"
+            program, level, observation, lost[0].failure_text() if lost else None, "a donated buffer that is not reused"
         )
-    result = checked_out(program, seen.leaves)
+    result = checked_out(program, observation.leaves)
     for failure in result.failures:
         failure.kind, failure.message = (
             "symptom",
@@ -161,7 +161,7 @@ def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | N
         )
     shown = "; ".join(
         f"{leaf.where} is {checks.sharding_text(leaf.sharding)}"
-        for leaf in _named_leaves(program, seen.leaves)
+        for leaf in _named_leaves(program, observation.leaves)
     )
     status = FAIL if result.failures else PASS
     return Result(
@@ -169,42 +169,42 @@ def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | N
     )
 
 
-def _symptom_result(program: Program, level: str, seen: _Seen, shown: str | None, wanted: str) -> Result:
+def _symptom_result(program: Program, level: str, observation: _Observation, shown: str | None, wanted: str) -> Result:
     """The result for a symptom seen (in words) or not (None)."""
     if shown is not None:
         return Result(program.code, level, PASS, notes=[f"bad.py: {shown}"])
     happened = "nothing like it happened"
-    if seen.error is not None:
-        happened = failure_from_exception(seen.error).message
-    elif seen.warned:
-        happened = "it warned: " + "; ".join(f"{w.category.__name__}: {w.message}" for w in seen.warned[:3])
+    if observation.error is not None:
+        happened = failure_from_exception(observation.error).message
+    elif observation.warned:
+        happened = "it warned: " + "; ".join(f"{w.category.__name__}: {w.message}" for w in observation.warned[:3])
     failure = Failure("symptom", f"bad.py does not show its symptom: {program.shows} {wanted}; {happened}")
     return Result(program.code, level, FAIL, failures=[failure])
 
 
-def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
+def _judge_good(program: Program, level: str, observation: _Observation, module: ModuleType | None) -> Result:
     """Return a result that passes if the good program has its shardings and numbers, and not the symptom."""
-    if seen.error is not None:
+    if observation.error is not None:
         return Result(
-            program.code, level, FAIL, failures=[_prefix_failure("good.py", failure_from_exception(seen.error))]
+            program.code, level, FAIL, failures=[_prefix_failure("good.py", failure_from_exception(observation.error))]
         )
-    if seen.leaves is None:
+    if observation.leaves is None:
         return Result(
             program.code, level, SKIP, reason="this jit reports its output shardings only when it runs"
         )
-    checked = checked_out(program, seen.leaves)
-    if program.shows == "donation" and seen.donation is not None:
-        checked += seen.donation
+    checked = checked_out(program, observation.leaves)
+    if program.shows == "donation" and observation.donation is not None:
+        checked += observation.donation
     if program.shows in ("raises", "warns"):
         checked.count += 1
-        shown = _raised_or_warned(program, seen)
+        shown = _raised_or_warned(program, observation)
         if shown:
             checked.failures.append(Failure("symptom", f"good.py shows the symptom too: {shown}"))
     notes: list[str] = []
     if level == "execute":
-        compared, notes = _compare_program_numbers(program, seen, module)
+        compared, notes = _compare_program_numbers(program, observation, module)
         checked += compared
-        if not compared.count and not checked.failures and compare.numbers_by_path(seen.output):
+        if not compared.count and not checked.failures and compare.numbers_by_path(observation.output):
             what = "proves nothing: the numbers of good.py were not compared; declare a `reference`"
             checked.failures.append(Failure("empty", what))
     elif not checked.count and not checked.failures:
@@ -216,14 +216,14 @@ def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | 
 
 
 def _compare_program_numbers(
-    program: Program, seen: _Seen, module: ModuleType | None
+    program: Program, observation: _Observation, module: ModuleType | None
 ) -> tuple[checks.Checked, list[str]]:
     """Compare the good numbers with the reference and, unless its numbers are the symptom, with the
     bad program's.
     """
     checked = checks.Checked([], 0)
     notes: list[str] = []
-    got = compare.numbers_by_path(seen.output)
+    got = compare.numbers_by_path(observation.output)
     tolerance = _tolerance_by_path(program, got)
     bad = _numbers_left(Path(program.numbers))
     if program.reference is not None:
@@ -292,15 +292,15 @@ def _named_leaves(program: Program, leaves: Sequence[tree.Leaf]) -> list[tree.Le
     return [leaf for leaf in leaves if select_glob(program.out, leaf.path)]
 
 
-def _raised_or_warned(program: Program, seen: _Seen) -> str | None:
+def _raised_or_warned(program: Program, observation: _Observation) -> str | None:
     """The error or warning that is the symptom, in words, or None."""
     if program.shows == "raises":
-        if seen.error is None or not _is_a(type(seen.error), program.error):
+        if observation.error is None or not _is_a(type(observation.error), program.error):
             return None
-        text = str(seen.error)
+        text = str(observation.error)
         head = text.strip().splitlines()[0][:160] if text.strip() else ""
-        return f"{type(seen.error).__name__}: {head}" if re.search(program.message or "", text) else None
-    for warning in seen.warned:
+        return f"{type(observation.error).__name__}: {head}" if re.search(program.message or "", text) else None
+    for warning in observation.warned:
         text = str(warning.message)
         if _is_a(warning.category, program.error) and re.search(program.message or "", text):
             return f"{warning.category.__name__}: {text.strip().splitlines()[0][:160]}"

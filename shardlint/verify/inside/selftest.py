@@ -13,7 +13,7 @@ from shardlint.verify import challenge
 from shardlint.verify.fixture import Fixture, arg
 from shardlint.verify.inside import devices
 from shardlint.verify.inside.fixtures import run_fixture
-from shardlint.verify.inside.place import named_sharding
+from shardlint.verify.inside.placed_arguments import named_sharding
 from shardlint.verify.report import FAIL, PASS, Result
 from shardlint.verify.spec import P
 

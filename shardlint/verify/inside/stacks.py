@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from shardlint.verify.here import shown_path
 from shardlint.verify.inside import load
+from shardlint.verify.working_directory import shown_path
 
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 _ASKED = getattr(signal, "SIGUSR1", None)

@@ -2,7 +2,7 @@
 
 A job is a dictionary with `task`, `devices`, `memory` (bytes or None), `seconds` and what the task
 needs. Messages are dictionaries too; the last one of a job that ran to its end is `{"done": true}`. What else
-they may be is what `shardlint.verify.attend` takes.
+they may be is what `shardlint.verify.job_attendance` takes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _self_test(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
 
 def _collect_fixtures(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.fixture import expand_meshes
-    from shardlint.verify.inside import load, place
+    from shardlint.verify.inside import load, placed_arguments
 
     try:
         found = load.fixtures_from(Path(job["file"]))
@@ -82,7 +82,7 @@ def _collect_fixtures(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
         one |= {"topology": list(fixture.topology), "execute": fixture.execute}
         one["reference"] = _kind_of(fixture.reference)
         try:
-            one["meshes"] = expand_meshes(fixture, place.axes_named(fixture))
+            one["meshes"] = expand_meshes(fixture, placed_arguments.axes_named(fixture))
         except Exception as error:
             one["error"] = failure_from_exception(error).message
         listed.append(one)
@@ -96,7 +96,7 @@ def _kind_of(reference: Any) -> str:
 
 def _run_on_one_device(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.inside import devices
-    from shardlint.verify.inside.alone import run_alone
+    from shardlint.verify.inside.single_device_run import run_alone
     devices.compile_quickly()
     try:
         fixture = _load_fixture(job, send)
@@ -111,9 +111,9 @@ def _run_on_one_device(job: Job, send: Send, ask: Ask, changed: Changed) -> None
 
 def _run_fixture(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     """The levels of one process with simulated devices; one that raises leaves the next nothing to tell."""
-    from shardlint.verify.inside import devices, fixtures, remember
-    from shardlint.verify.inside.alone import Alone
+    from shardlint.verify.inside import devices, fixtures, program_cache
     from shardlint.verify.inside.coverage import Coverage
+    from shardlint.verify.inside.single_device_run import ReferenceRun
 
     emit = _make_emitter(send, changed)
     for level, reason in job["skips"].items():
@@ -122,10 +122,10 @@ def _run_fixture(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     if not levels:
         return
     # What the compiler answered before stands, where the job names a folder for it.
-    remember.memory.use_folder(job.get("cache"), ask, send)
+    program_cache.memory.use_folder(job.get("cache"), ask, send)
     devices.compile_quickly()
     # Before the program is imported, which could write there.
-    alone = Alone.read_result(job["alone"], Path(job["folder"])) if "alone" in job else None
+    alone = ReferenceRun.read_result(job["alone"], Path(job["folder"])) if "alone" in job else None
     fixture = _load_fixture(job, send)
     if job.get("moved") and fixture.context == "with":
         fixture = replace(fixture, context="set_mesh")
@@ -175,10 +175,10 @@ def _run_processes(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
 
 
 def _run_topology(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
-    from shardlint.verify.inside import remember
+    from shardlint.verify.inside import program_cache
     from shardlint.verify.inside.topology import run_topology
 
-    remember.memory.use_folder(job.get("cache"), ask, send)
+    program_cache.memory.use_folder(job.get("cache"), ask, send)
     fixture = _load_fixture(job, send)
     run_topology(fixture, job["mesh"], job["topology"], _make_emitter(send, changed, fixture))
     _prove_checks(job, send, ask, changed)
@@ -194,7 +194,7 @@ _CHANGED = "the program replaced {}, which the checks need"
 
 
 def _make_emitter(send: Send, changed: Changed, fixture: Fixture | None = None) -> Callable[[Result], None]:
-    from shardlint.verify.inside import load, remember
+    from shardlint.verify.inside import load, program_cache
 
     declared_now, data_of = load.declared_text, asdict
     began, declared = time.monotonic(), declared_now(fixture)
@@ -204,7 +204,7 @@ def _make_emitter(send: Send, changed: Changed, fixture: Fixture | None = None) 
         began, before = time.monotonic(), began
         result.seconds = began - before
         # Only of levels that compile: what runs, ran.
-        result.cached = remember.memory.was_used() and result.level in ("compile", "topology")
+        result.cached = program_cache.memory.was_used() and result.level in ("compile", "topology")
         if name := changed():
             send({"distrust": _CHANGED.format(name)})
         if declared_now(fixture) != declared:

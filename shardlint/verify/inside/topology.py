@@ -23,7 +23,7 @@ from shardlint.verify.inside import (
     invoke,
     limits,
     load,
-    place,
+    placed_arguments,
     program,
     tree,
 )
@@ -67,12 +67,12 @@ def run_topology(
         line = load.place_of(function)
         made = _make_arguments(fixture, sizes, mesh)
         found, under = _compile_for_topology(
-            fixture, function, place.describe_arguments(made, mesh), mesh, topology
+            fixture, function, placed_arguments.describe_arguments(made, mesh), mesh, topology
         )
         described = program.describe_program(found, mesh, made, fixture.expected_specs(), topology.name)
         described = replace(described, program=_describe_finished(described.program, found, topology))
         checked = _check_placement(found, described, fixture, mesh, topology)
-    except (Unavailable, place.Indivisible, compiled.NoShardings) as error:
+    except (Unavailable, placed_arguments.Indivisible, compiled.NoShardings) as error:
         report_status(SKIP, reason=str(error))
     except _Refused as error:
         report_status(FAIL, failures=[Failure("memory", str(error))])
@@ -95,19 +95,19 @@ class _Refused(Exception):
     """A program the compiler refuses for want of memory, and the figures it gives."""
 
 
-def _make_arguments(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[place.HostArgument]:
+def _make_arguments(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[placed_arguments.HostArgument]:
     """The fixture's arguments, with a spec for every array.
 
     What makes them may fill arrays, which no device of a topology can hold: it is given simulated devices, and where
     they lay is carried over. More than can be simulated are not: there, makers get the topology's mesh.
     """
     if devices_of(sizes) > DEVICES_MAX:
-        made = place.make_arguments(fixture, mesh)
+        made = placed_arguments.make_arguments(fixture, mesh)
     else:
         simulated = devices.mesh_of(sizes, fixture.axis_types == EXPLICIT)
         entered, _ = devices.enter_mesh_context(fixture.context, simulated)
         with entered:
-            made = place.make_arguments(fixture, simulated)
+            made = placed_arguments.make_arguments(fixture, simulated)
     for index, one in enumerate(made):
         for path, where, leaf in tree.flatten_tree(one.tree):
             if path in one.specs and one.specs[path] is None:

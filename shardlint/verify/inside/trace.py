@@ -12,10 +12,10 @@ import jax
 
 from shardlint.verify.declarations import REPLICATED, name_item
 from shardlint.verify.fixture import Fixture
-from shardlint.verify.inside import checks, devices, fixtures, invoke, load, place, tree
+from shardlint.verify.inside import checks, devices, fixtures, invoke, load, placed_arguments, tree
 from shardlint.verify.inside.coverage import Coverage, Looked
 from shardlint.verify.inside.failures import failure_from_exception
-from shardlint.verify.inside.typed import out_shardings_count
+from shardlint.verify.inside.jit_output_types import out_shardings_count
 from shardlint.verify.paths import idle_globs, path_text, select_glob
 from shardlint.verify.report import FAIL, SKIP, Failure, Result
 from shardlint.verify.spec import P
@@ -58,7 +58,7 @@ def run_trace(
             args, notes = _abstract_arguments(fixture, mesh, sizes)
             leaves = trace_outputs(function, args, invoke.keyword_arguments(function, args, mesh))
         checked = _check_shardings(leaves, fixture, mesh, notes)
-    except place.Indivisible as error:
+    except placed_arguments.Indivisible as error:
         report_status(SKIP, reason=str(error))
         return True
     except Exception as error:
@@ -115,8 +115,8 @@ def _abstract_arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -
             with devices.enter_mesh_context(fixture.context, concrete)[0]:
                 return tree.map_arrays(_shape_of, load.value_of_reference(source, concrete))
 
-    made = place.make_arguments(fixture, mesh, make_abstract)
-    return place.describe_arguments(made, mesh), notes
+    made = placed_arguments.make_arguments(fixture, mesh, make_abstract)
+    return placed_arguments.describe_arguments(made, mesh), notes
 
 
 def describe_source(source: Any, mesh: Any) -> Any:
@@ -233,7 +233,7 @@ def _compare_sharding(
     except ValueError as error:
         return [Failure("fixture", str(error), leaf.where, leaf.path, leaf.describe_array)]
     if misfit:
-        raise place.Indivisible(f"{leaf.where}: {misfit}")
+        raise placed_arguments.Indivisible(f"{leaf.where}: {misfit}")
     partial = getattr(leaf.sharding.spec, "unreduced", None)
     if not partial and _axes_by_dimension(actual, len(leaf.shape), sizes) == _axes_by_dimension(
         expected, len(leaf.shape), sizes
@@ -242,7 +242,7 @@ def _compare_sharding(
     failure = Failure("sharding", "", leaf.where, leaf.path, leaf.describe_array, str(expected), _spec_text(actual))
     if partial:
         failure.message = f"not yet summed over {', '.join(sorted(partial))}"
-    failure.bytes_expected = leaf.bytes_under(place.named_sharding(mesh, expected))
+    failure.bytes_expected = leaf.bytes_under(placed_arguments.named_sharding(mesh, expected))
     failure.bytes_actual = leaf.local_bytes
     return [failure]
 

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardlint.verify import contain, messages
+from shardlint.verify import containment, messages
 from shardlint.verify.fixture import EXPLICIT
 from shardlint.verify.inside import (
     checks,
@@ -25,7 +25,7 @@ from shardlint.verify.inside import (
     invoke,
     load,
     opaque,
-    place,
+    placed_arguments,
     program_calls,
     programs,
     stacks,
@@ -41,7 +41,7 @@ SAY = 3
 
 def main() -> None:
     """Be one process: what of which job comes as a line of JSON on standard input, and then the word to go on."""
-    contain.die_with_parent()
+    containment.die_with_parent()
     orders = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     about = messages.read_line(orders)
@@ -93,7 +93,7 @@ def work_as_process(
             enter_state("making its arguments")
             entered, under = devices.enter_mesh_context(fixture.context, mesh)
             with entered:
-                made = place.make_arguments(fixture, mesh)
+                made = placed_arguments.make_arguments(fixture, mesh)
                 args = spread_arguments(made, mesh)
             ready: dict[str, Any] = {
                 "args": held_parts(args, [f"args[{index}]" for index in range(len(args))])
@@ -122,7 +122,7 @@ def work_as_process(
             said["notes"] = checked.looked.coverage_sentences()
             said["made"] = [origins.origin_of(leaf) for _, leaf in named_arguments([output])]
             say({"result": said, "changed": changed()})
-        except place.Indivisible as error:
+        except placed_arguments.Indivisible as error:
             say({"skip": str(error)})
         except SystemExit as error:
             say({"raised": f"called sys.exit({exit_code(error)})", "stage": stage})
@@ -147,13 +147,13 @@ def _join_processes(job: dict[str, Any], index: int, port: int) -> None:
     )
 
 
-def spread_arguments(made: Sequence[place.HostArgument], mesh: Any) -> list[Any]:
+def spread_arguments(host_arguments: Sequence[placed_arguments.HostArgument], mesh: Any) -> list[Any]:
     """The arguments as global arrays, each process giving the parts its devices hold from what it made
     itself: that those agree is what the level is to find out. Arrays that are global already are moved to
     their spec.
     """
     placed = []
-    for one in made:
+    for one in host_arguments:
         leaves, treedef = jax.tree_util.tree_flatten(one.tree)
         paths = [path for path, _, _ in tree.flatten_tree(one.tree)]
         put = [
@@ -164,24 +164,24 @@ def spread_arguments(made: Sequence[place.HostArgument], mesh: Any) -> list[Any]
     return placed
 
 
-def _make_global_leaf(leaf: Any, spec: Any, one: place.HostArgument, mesh: Any) -> Any:
+def _make_global_leaf(leaf: Any, spec: Any, host_argument: placed_arguments.HostArgument, mesh: Any) -> Any:
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         # Not device_put, which moves no keys.
         return (
             leaf
             if spec is None
-            else jax.jit(lambda x: x, out_shardings=place.named_sharding(mesh, spec))(leaf)
+            else jax.jit(lambda x: x, out_shardings=placed_arguments.named_sharding(mesh, spec))(leaf)
         )
     if spec is None:  # over the devices of this process alone
         return leaf
-    host = tree.to_host(tree.materialise_leaf(leaf, one.below, one.seed))
+    host = tree.to_host(tree.materialise_leaf(leaf, host_argument.below, host_argument.seed))
     if isinstance(host, tree.HostKey):
         wrap = functools.partial(jax.random.wrap_key_data, impl=host.impl)
-        sharding = place.named_sharding(mesh, spec)
+        sharding = placed_arguments.named_sharding(mesh, spec)
         return jax.jit(wrap, out_shardings=sharding)(_make_global_array(host.data, sharding))
     # As device_put does: without x64 there are no 64-bit arrays.
     return _make_global_array(
-        np.asarray(host, jax.dtypes.canonicalize_dtype(host.dtype)), place.named_sharding(mesh, spec)
+        np.asarray(host, jax.dtypes.canonicalize_dtype(host.dtype)), placed_arguments.named_sharding(mesh, spec)
     )
 
 

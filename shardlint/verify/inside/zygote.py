@@ -18,10 +18,10 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardlint.verify import contain, messages
-from shardlint.verify.attend import Attendant
+from shardlint.verify import containment, messages
 from shardlint.verify.inside import captured_stderr, guard, stacks, tasks
 from shardlint.verify.inside.exits import describe_exit, exit_now
+from shardlint.verify.job_attendance import Attendant
 
 _TAIL = 32 * 1024
 _COUNT_SECONDS = 0.5
@@ -79,7 +79,7 @@ class Zygote:
         finally:
             for child in self.children.values():
                 _kill_group(child.pid)
-            contain.end_below(os.getpid())
+            containment.end_below(os.getpid())
 
     def _take_orders(self) -> bool:
         data = os.read(self.orders, 65536)
@@ -121,9 +121,9 @@ class Zygote:
         """The rest of a child's life: does its job and never returns."""
         try:
             os.setsid()
-            contain.heed_signals()
-            contain.die_with_parent()
-            contain.adopt_orphans()
+            containment.heed_signals()
+            containment.die_with_parent()
+            containment.adopt_orphans()
             null = os.open(os.devnull, os.O_RDONLY)
             for descriptor, target in ((null, 0), (write, 1), (write, 2)):
                 os.dup2(descriptor, target)
@@ -185,7 +185,7 @@ class Zygote:
         _kill_group(child.pid)
         _, status = os.waitpid(child.pid, 0)
         # What it started and what left its group has fallen to this process: all that is no other job's.
-        contain.end_below(os.getpid(), [pid for pid in self.children if pid != child.pid])
+        containment.end_below(os.getpid(), [pid for pid in self.children if pid != child.pid])
         for descriptor in list(child.open):
             # What it wrote before it ended. A pipe holds little: more must come from a process that got away.
             reads = 0
@@ -213,7 +213,7 @@ class Zygote:
         if now - child.counted < _COUNT_SECONDS:
             return False
         child.counted = now
-        return len(contain.processes_below(child.pid)) > _process_limit(child.job)
+        return len(containment.processes_below(child.pid)) > _process_limit(child.job)
 
     def _reap_strays(self) -> None:
         """Take leave of dead processes that jobs have left."""
@@ -226,7 +226,7 @@ class Zygote:
 
 def _process_limit(job: tasks.Job) -> int:
     """How many processes a job may have started at a time."""
-    return int(job.get("children", contain.PROCESSES_MAX))
+    return int(job.get("children", containment.PROCESSES_MAX))
 
 
 def _kill_group(group: int) -> None:
@@ -240,7 +240,7 @@ def _kill_group(group: int) -> None:
 
 def main() -> None:
     """Be the zygote: `argv` holds how many jobs may run at once."""
-    contain.adopt_orphans()
+    containment.adopt_orphans()
     # Ctrl-C is for the command; one that comes here is a program's.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.dup(1)

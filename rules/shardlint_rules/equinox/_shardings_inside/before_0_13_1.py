@@ -15,7 +15,7 @@ from shardlint.rules_api.rule import Certainty, Harm
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.equinox.wrapped import donate_mode
+from shardlint_rules.equinox.wrapped_functions import donate_mode
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,24 @@ from shardlint.rules_api.imports import spell_name
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk_nodes
-from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
+from shardlint_rules.equinox._shardings_inside.given_shardings import (
+    Given,
+    ShardingPerArgument,
+    SingleSharding,
+)
 from shardlint_rules.equinox._shardings_inside.layout import (
     assignment_lines,
     indented_call_lines,
     line_length,
 )
-from shardlint_rules.equinox.wrapped import Definition, NotRewritten
+from shardlint_rules.equinox.wrapped_functions import Definition, NotRewritten
 
 
 def input_constraint_lines(shard: str, names: list[str], asked: Given, spare: int, what: str, room: int) -> list[str]:
     """Statements that rebind parameters to their constrained selves. The last `spare` parameters have defaults."""
     if asked is None:
         return []
-    if isinstance(asked, One):
+    if isinstance(asked, SingleSharding):
         names = asked.parameters_with_entries(names, spare, what)
         if len(names) == 1 and not asked.surely:
             names = [f"({names[0]},)"]
@@ -58,25 +62,25 @@ def input_constraint_lines(shard: str, names: list[str], asked: Given, spare: in
     return [line for name, text in pairs for line in _constrain_to_entry(name, shard, asked, text, room)]
 
 
-def _constraint_lines(target: str, shard: str, value: str, asked: One, room: int) -> list[str]:
+def _constraint_lines(target: str, shard: str, value: str, single_sharding: SingleSharding, room: int) -> list[str]:
     """A statement that constrains what is named, all of it."""
-    if asked.parted is not None:
-        return [f"{target} = {asked.constrain_value(shard, value)}"]
-    return assignment_lines(target, shard, value, asked.text, room)
+    if single_sharding.parted is not None:
+        return [f"{target} = {single_sharding.constrain_value(shard, value)}"]
+    return assignment_lines(target, shard, value, single_sharding.text, room)
 
 
-def _constrain_to_entry(name: str, shard: str, asked: Each, text: str, room: int) -> list[str]:
+def _constrain_to_entry(name: str, shard: str, shardings: ShardingPerArgument, text: str, room: int) -> list[str]:
     """A statement that constrains a parameter to one of the entries."""
-    if text in asked.trees:
-        return [f"{name} = {asked.constrain_one(shard, name, text)}"]
+    if text in shardings.trees:
+        return [f"{name} = {shardings.constrain_one(shard, name, text)}"]
     return assignment_lines(name, shard, name, text, room)
 
 
-def _one_by_one(shard: str, pairs: list[tuple[str, str]], asked: Each, room: int) -> Iterator[str]:
+def _one_by_one(shard: str, pairs: list[tuple[str, str]], shardings: ShardingPerArgument, room: int) -> Iterator[str]:
     """A statement for each parameter, under a test where its sharding may be None."""
     for name, text in pairs:
-        lines = _constrain_to_entry(name, shard, asked, text, room - len(UNIT))
-        if text in asked.optional:
+        lines = _constrain_to_entry(name, shard, shardings, text, room - len(UNIT))
+        if text in shardings.optional:
             inside = "".join(f"\n{UNIT}{part}" for line in lines for part in line.split("\n"))
             yield f"if {text} is not None:{inside}"
         else:
@@ -87,9 +91,9 @@ def names_with_star(names: list[str], star: ast.arg | None, asked: Given) -> tup
     """The names that are constrained where a function takes `*args` too: that as one more, with what is left for it."""
     if star is None or asked is None:
         return names, asked
-    if isinstance(asked, One) and (asked.surely or not names):
+    if isinstance(asked, SingleSharding) and (asked.surely or not names):
         return [*names, star.arg], replace(asked, surely=True, count=None)
-    if isinstance(asked, One):
+    if isinstance(asked, SingleSharding):
         return [*names, f"*{star.arg}"], replace(asked, count=None)
     if len(asked.texts) < len(names):
         raise NotRewritten(f"`*{star.arg}` at line {star.lineno} takes some of the arguments with an entry")
@@ -106,7 +110,7 @@ def names_with_star(names: list[str], star: ast.arg | None, asked: Given) -> tup
     together = f"({together},)" if len(rest) == 1 else f"({together})"
     trees = (*asked.trees, together) if set(rest) & set(asked.trees) else asked.trees
     every = (*asked.texts[: len(names)], together)
-    return [*names, star.arg], Each(every, asked.sources, (), asked.parted, trees)
+    return [*names, star.arg], ShardingPerArgument(every, asked.sources, (), asked.parted, trees)
 
 
 class Body:
@@ -157,7 +161,7 @@ class Body:
             if comments:
                 comments = self._comments_above(statement, comments)
             if (
-                isinstance(asked, Each)
+                isinstance(asked, ShardingPerArgument)
                 and isinstance(value, ast.Tuple)
                 and not any(isinstance(e, ast.Starred) for e in value.elts)
             ):
@@ -178,18 +182,20 @@ class Body:
         self.edits.append(Edit(begin, begin, "".join(f"{indent}{one}{source.common_newline}" for one in comments)))
         return []
 
-    def _constrain_each_result(self, asked: Each, statement: ast.Return, value: ast.Tuple) -> None:
-        if len(value.elts) != len(asked.texts):
-            entries, values = len(asked.texts), len(value.elts)
+    def _constrain_each_result(self, shardings: ShardingPerArgument, statement: ast.Return, value: ast.Tuple) -> None:
+        if len(value.elts) != len(shardings.texts):
+            entries, values = len(shardings.texts), len(value.elts)
             raise NotRewritten(
                 f"out_shardings has {entries} entries and line {statement.lineno} returns {values} values"
             )
-        pairs = list(zip(value.elts, asked.texts, strict=True))
-        parts = ("..." if text is None else asked.constrain_one(self.shard, "...", text) for text in asked.texts)
+        pairs = list(zip(value.elts, shardings.texts, strict=True))
+        parts = (
+            "..." if text is None else shardings.constrain_one(self.shard, "...", text) for text in shardings.texts
+        )
         self.shown.append(f"return {', '.join(parts)}")
-        texts = [asked.constrain_variable(self.shard, self.site.text(one), text) for one, text in pairs]
-        if any(text in asked.optional and not isinstance(one, ast.Name) for one, text in pairs):
-            self._constrain_result_parts(asked, statement, value, shown=True)
+        texts = [shardings.constrain_variable(self.shard, self.site.text(one), text) for one, text in pairs]
+        if any(text in shardings.optional and not isinstance(one, ast.Name) for one, text in pairs):
+            self._constrain_result_parts(shardings, statement, value, shown=True)
             return
         indent, unit = self._statement_indent(statement), self._indent_unit()
         column = len(indent or "")
@@ -199,7 +205,7 @@ class Body:
                 indented_call_lines(
                     self.shard, self.site.text(one), text, indent + unit, unit, line_length(self.file)
                 )
-                if text is not None and text not in (*asked.optional, *asked.trees)
+                if text is not None and text not in (*shardings.optional, *shardings.trees)
                 else made
                 for (one, text), made in zip(pairs, texts, strict=True)
             ]
@@ -207,15 +213,17 @@ class Body:
             self.edits.append(self.site.replace(statement, f"return (\n{inside}{indent})"))
             return
         for (element, text), made in zip(pairs, texts, strict=True):
-            if text in (*asked.optional, *asked.trees):
+            if text in (*shardings.optional, *shardings.trees):
                 self.edits.append(self.site.replace(element, made))
             elif text is not None:
                 start, end = self.file.character_span(element)
                 self.edits.append(Edit(start, start, f"{self.shard}("))
                 self.edits.append(Edit(end, end, f", {text})"))
 
-    def _constrain_whole_result(self, asked: One | Each, statement: ast.Return, value: ast.expr) -> None:
-        if isinstance(asked, One):
+    def _constrain_whole_result(
+        self, asked: SingleSharding | ShardingPerArgument, statement: ast.Return, value: ast.expr
+    ) -> None:
+        if isinstance(asked, SingleSharding):
             text = asked.text
             if asked.when:
                 self._constrain_where_requested(asked, statement, value)
@@ -236,16 +244,20 @@ class Body:
         self.shown.append(f"return {self.shard}(..., {text})")
         self._wrap_value(statement, value, text)
 
-    def _constrain_result_tree(self, asked: One, value: ast.expr) -> None:
+    def _constrain_result_tree(self, single_sharding: SingleSharding, value: ast.expr) -> None:
         """A result that is constrained where the tree has a sharding."""
-        self.shown.append(f"return {asked.constrain_value(self.shard, '...')}")
+        self.shown.append(f"return {single_sharding.constrain_value(self.shard, '...')}")
         text = self.site.text(value)
         bare = isinstance(value, ast.Tuple) and not text.startswith("(")
-        self.edits.append(self.site.replace(value, asked.constrain_value(self.shard, f"({text})" if bare else text)))
+        self.edits.append(
+            self.site.replace(value, single_sharding.constrain_value(self.shard, f"({text})" if bare else text))
+        )
 
-    def _constrain_result_parts(self, asked: Each, statement: ast.Return, value: ast.expr, shown: bool = False) -> None:
+    def _constrain_result_parts(
+        self, shardings: ShardingPerArgument, statement: ast.Return, value: ast.expr, shown: bool = False
+    ) -> None:
         """A result whose parts have no names yet; of a tuple that is `shown` they are as many."""
-        names = [f"result{index}" for index in range(len(asked.texts))]
+        names = [f"result{index}" for index in range(len(shardings.texts))]
         indent = self._statement_indent(statement)
         taken = any(self.file.mentions_in(self.file.scope(self.function), name) for name in names)
         other = not shown and isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant)
@@ -255,33 +267,35 @@ class Body:
                 "not show the value it is for"
             )
         parts = [
-            asked.constrain_variable(self.shard, name, text)
-            for name, text in zip(names, asked.texts, strict=True)
+            shardings.constrain_variable(self.shard, name, text)
+            for name, text in zip(names, shardings.texts, strict=True)
         ]
         self.shown.append(f"return {', '.join(parts)}")
         start, end = self.file.character_span(statement)
         self.edits.append(Edit(start, start + len("return"), f"{', '.join(names)} ="))
         self.edits.append(Edit(end, end, f"\n{indent}return {', '.join(parts)}"))
 
-    def _constrain_where_requested(self, asked: One, statement: ast.Return, value: ast.expr) -> None:
+    def _constrain_where_requested(
+        self, single_sharding: SingleSharding, statement: ast.Return, value: ast.expr
+    ) -> None:
         """A result that is constrained only where something is asked for."""
         text, indent = self.site.text(value), self._statement_indent(statement)
-        inside = f"return {asked.constrain_if_given(self.shard, text)}"
+        inside = f"return {single_sharding.constrain_if_given(self.shard, text)}"
         if isinstance(value, ast.Name) and len(indent or "") + len(inside) <= line_length(self.file):
-            self.shown.append(f"return {asked.constrain_if_given(self.shard, text)}")
-            self.edits.append(self.site.replace(value, asked.constrain_if_given(self.shard, text)))
+            self.shown.append(f"return {single_sharding.constrain_if_given(self.shard, text)}")
+            self.edits.append(self.site.replace(value, single_sharding.constrain_if_given(self.shard, text)))
             return
         if indent is None or self.file.mentions_in(self.file.scope(self.function), "result"):
             raise NotRewritten(
-                f"`{asked.text}` may be None, and `return` at line {statement.lineno} is not on its own line, "
-                "or the function already uses the name `result`"
+                f"`{single_sharding.text}` may be None, and `return` at line {statement.lineno} is not on its own "
+                "line, or the function already uses the name `result`"
             )
-        made = f"result = {asked.constrain_value(self.shard, 'result')}"
-        self.shown.append(f"if {asked.when}: {made}")
+        made = f"result = {single_sharding.constrain_value(self.shard, 'result')}"
+        self.shown.append(f"if {single_sharding.when}: {made}")
         start = self.file.character_span(statement)[0]
         self.edits.append(Edit(start, start + len("return"), "result ="))
         end = self.file.character_span(statement)[1]
-        lines = (f"if {asked.when}:", f"{self._indent_unit()}{made}", "return result")
+        lines = (f"if {single_sharding.when}:", f"{self._indent_unit()}{made}", "return result")
         self.edits.append(Edit(end, end, "".join(f"\n{indent}{line}" for line in lines)))
 
     def _wrap_value(self, statement: ast.Return, value: ast.expr, text: str) -> None:

@@ -33,9 +33,9 @@ from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox._shardings_inside.body import input_constraint_lines, names_with_star
 from shardlint_rules.equinox._shardings_inside.given_shardings import (
-    Each,
     Given,
-    One,
+    ShardingPerArgument,
+    SingleSharding,
     bind_to_name,
     expressions_in_shardings,
 )
@@ -43,9 +43,9 @@ from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import result_statements
 from shardlint_rules.equinox.before_call import is_run_repeatedly
 from shardlint_rules.equinox.beside_statement import blank_lines_above, indentation_of
-from shardlint_rules.equinox.changed_later import changed_later
+from shardlint_rules.equinox.later_changes import changed_later
 from shardlint_rules.equinox.same_in_body import explain_change, gives_the_same, is_constant_function
-from shardlint_rules.equinox.wrapped import (
+from shardlint_rules.equinox.wrapped_functions import (
     Definition,
     NotRewritten,
     describe_other_function,
@@ -54,7 +54,7 @@ from shardlint_rules.equinox.wrapped import (
 
 if TYPE_CHECKING:
     from shardlint_rules.equinox._shardings_inside.given_shardings import RequestedShardings
-    from shardlint_rules.equinox.call_text import Cut
+    from shardlint_rules.equinox.call_text import ShortenedCall
 
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 # Where a lambda needs no parentheses: elsewhere it would take in what follows.
@@ -64,7 +64,11 @@ _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
 
 
 def insert_wrapper_above(
-    site: Site, function: ast.expr | None, asked: RequestedShardings, rest: Cut, first: Sequence[str] = ()
+    site: Site,
+    function: ast.expr | None,
+    asked: RequestedShardings,
+    shortened: ShortenedCall,
+    first: Sequence[str] = (),
 ) -> tuple[list[Edit], list[str]]:
     """The edits, the call's own too, and what they write. Without a `function` the call makes a decorator.
 
@@ -103,14 +107,14 @@ def insert_wrapper_above(
     ]
     if not before_all:
         assert function is not None
-        return [*edits, *rest.edits, site.replace(function, name)], lines
+        return [*edits, *shortened.edits, site.replace(function, name)], lines
     if other := describe_other_function(site):
         raise NotRewritten(f"{other}: the second does not take an eqx.Partial")
     bound, more = spell_name(site.program, site.file, statement, "equinox.Partial")
     if function is not None:
         held = ", ".join([name, *([site.text(function)] if handed else []), *shardings.values()])
-        return [*edits, *more, *rest.edits, site.replace(function, f"{bound}({held})")], lines
-    called, left = _decorator_parts(site, rest)
+        return [*edits, *more, *shortened.edits, site.replace(function, f"{bound}({held})")], lines
+    called, left = _decorator_parts(site, shortened)
     held = ", ".join([name, "function", *shardings.values()])
     made = f"{called}({bound}({held}){f', {left}' if left else ''})"
     written = f"lambda function: {made}"
@@ -119,7 +123,7 @@ def insert_wrapper_above(
     return [*edits, *more, site.replace(site.call, written if bare else f"({written})")], lines
 
 
-def convert_to_arguments(site: Site, asked: RequestedShardings) -> tuple[RequestedShardings, dict[str, str]]:
+def convert_to_arguments(site: Site, requested: RequestedShardings) -> tuple[RequestedShardings, dict[str, str]]:
     """Return the requested shardings and new arguments by name. Shardings that only the call knows (of a
     comprehension, of a call) become arguments of the function.
 
@@ -127,14 +131,14 @@ def convert_to_arguments(site: Site, asked: RequestedShardings) -> tuple[Request
     """
     found: list[Given] = []
     shardings: dict[str, str] = {}
-    for name, given in zip(SHARDING_SETTINGS, (asked.inputs, asked.outputs), strict=True):
+    for name, given in zip(SHARDING_SETTINGS, (requested.inputs, requested.outputs), strict=True):
         if given is None or not any(map(partial(_depends_on_its_place, site), expressions_in_shardings(given))):
             found.append(given)
             continue
         value, one = bind_to_name(site, given, name)
         shardings[name] = value
         found.append(one)
-    return replace(asked, inputs=found[0], outputs=found[1]), shardings
+    return replace(requested, inputs=found[0], outputs=found[1]), shardings
 
 
 def _depends_on_its_place(site: Site, source: ast.expr) -> bool:
@@ -170,25 +174,25 @@ def _read_from_outside(site: Site, node: ast.expr) -> Iterator[tuple[str, str]]:
                 yield part.id, scope.kind
 
 
-def _decorator_parts(site: Site, rest: Cut) -> tuple[str, str]:
+def _decorator_parts(site: Site, shortened: ShortenedCall) -> tuple[str, str]:
     """Return the function that makes the decorator (`filter_jit`), and its remaining settings."""
     func = site.text(site.call.func)
     if site.form != "partial":
-        return func, rest.text[len(func) :].strip()[1:-1].strip().removesuffix(",")
+        return func, shortened.text[len(func) :].strip()[1:-1].strip().removesuffix(",")
     called = site.text(site.call.args[0])
-    if rest.text == called:
+    if shortened.text == called:
         return called, ""
-    inside = rest.text[len(func) :].strip()[1:-1].strip().removesuffix(",")
+    inside = shortened.text[len(func) :].strip()[1:-1].strip().removesuffix(",")
     return called, inside.removeprefix(called).lstrip(" ,\n")
 
 
-def _names_kept_as_defaults(site: Site, asked: RequestedShardings) -> dict[str, str]:
+def _names_kept_as_defaults(site: Site, requested: RequestedShardings) -> dict[str, str]:
     """Names in the shardings that may change before the new function is traced, with how: it keeps them as defaults.
 
     Raises `NotRewritten` where a sharding means something else there.
     """
     kept: dict[str, str] = {}
-    for source in (*expressions_in_shardings(asked.inputs), *expressions_in_shardings(asked.outputs)):
+    for source in (*expressions_in_shardings(requested.inputs), *expressions_in_shardings(requested.outputs)):
         if (change := changed_later(site, source)) is not None:
             raise NotRewritten(change.reason)
         for part in walk_nodes(source):
@@ -255,15 +259,15 @@ def _base_name(site: Site, function: ast.expr | None) -> str:
 
 
 def _constrained_parameters(
-    site: Site, function: ast.expr | None, asked: RequestedShardings
+    site: Site, function: ast.expr | None, requested: RequestedShardings
 ) -> list[str] | None:
     """The positional parameters that are constrained, by name; None where it takes what it is given."""
     known = _known_parameters(site, function)
     if isinstance(function, ast.Lambda):
         return [arg.arg for arg in positional_parameters(function)]
-    if isinstance(asked.inputs, Each):
-        count = len(asked.inputs.texts)
-    elif asked.inputs is not None and asked.inputs.surely and known is not None and _takes_all(known):
+    if isinstance(requested.inputs, ShardingPerArgument):
+        count = len(requested.inputs.texts)
+    elif requested.inputs is not None and requested.inputs.surely and known is not None and _takes_all(known):
         count = len(known.positional)
     else:
         return None
@@ -276,8 +280,8 @@ def _constrained_parameters(
         part.id
         for source in (
             function,
-            *expressions_in_shardings(asked.inputs),
-            *expressions_in_shardings(asked.outputs),
+            *expressions_in_shardings(requested.inputs),
+            *expressions_in_shardings(requested.outputs),
         )
         for part in (walk_nodes(source) if source is not None else ())
         if isinstance(part, ast.Name)
@@ -296,9 +300,9 @@ def _known_parameters(site: Site, function: ast.expr | None) -> Parameters | Non
     return parameters_of(found[0], site.program.evaluator) if len(found) == 1 else None
 
 
-def _takes_all(known: Parameters) -> bool:
+def _takes_all(parameters: Parameters) -> bool:
     """Return whether every call passes all of the positional parameters."""
-    return 0 < len(known.positional) == known.required and not known.star
+    return 0 < len(parameters.positional) == parameters.required and not parameters.star
 
 
 def _extra_keyword_parameter(site: Site, function: ast.expr | None, names: list[str]) -> list[str]:
@@ -311,40 +315,42 @@ def _extra_keyword_parameter(site: Site, function: ast.expr | None, names: list[
 
 
 def _signature_text(
-    site: Site, function: ast.expr | None, asked: RequestedShardings, first: list[str]
+    site: Site, function: ast.expr | None, requested: RequestedShardings, first: list[str]
 ) -> str:
     if isinstance(function, ast.Lambda):
         head = site.file.character_span(function.body)[0] - site.file.character_span(function)[0]
         own = site.text(function)[len("lambda") : head].rpartition(":")[0].strip()
         return ", ".join(filter(None, [*first, own]))
-    names = _constrained_parameters(site, function, asked)
+    names = _constrained_parameters(site, function, requested)
     if names is None:
-        free = asked.inputs is None or (isinstance(asked.inputs, One) and asked.inputs.when)
+        free = requested.inputs is None or (isinstance(requested.inputs, SingleSharding) and requested.inputs.when)
         return ", ".join([*first, "*args", *(["**kwargs"] if free else [])])
     return ", ".join([*first, *names, *_extra_keyword_parameter(site, function, names)])
 
 
 def _wrapper_lines(
-    site: Site, function: ast.expr | None, asked: RequestedShardings, inner: str, indent: str, statement: ast.stmt
+    site: Site, function: ast.expr | None, requested: RequestedShardings, inner: str, indent: str, statement: ast.stmt
 ) -> tuple[list[Edit], list[str]]:
     shard, imports = spell_name(site.program, site.file, statement, "equinox.filter_shard")
-    names = _constrained_parameters(site, function, asked)
+    names = _constrained_parameters(site, function, requested)
     room = line_length(site.file) - len(indent) - len(UNIT)
     if names is not None:
         of_lambda = function.args if isinstance(function, ast.Lambda) else None
         spare = len(of_lambda.defaults) if of_lambda is not None else 0
-        constrained, inputs = names_with_star(names, of_lambda.vararg if of_lambda is not None else None, asked.inputs)
+        constrained, inputs = names_with_star(
+            names, of_lambda.vararg if of_lambda is not None else None, requested.inputs
+        )
         lines = input_constraint_lines(shard, constrained, inputs, spare, f"`{inner}`", room)
         given = ", ".join([*names, *_extra_keyword_parameter(site, function, names)])
-    elif asked.inputs is None:
+    elif requested.inputs is None:
         lines, given = [], "*args, **kwargs"
     else:
-        assert isinstance(asked.inputs, One)
-        lines, given = [f"args = {asked.inputs.constrain_value(shard, 'args')}"], "*args"
-        if asked.inputs.when:
-            lines, given = [f"if {asked.inputs.when}:\n{UNIT}{lines[0]}"], "*args, **kwargs"
+        assert isinstance(requested.inputs, SingleSharding)
+        lines, given = [f"args = {requested.inputs.constrain_value(shard, 'args')}"], "*args"
+        if requested.inputs.when:
+            lines, given = [f"if {requested.inputs.when}:\n{UNIT}{lines[0]}"], "*args, **kwargs"
     call = f"{inner}({given})"
     if isinstance(function, ast.Lambda):
         call = site.text(function.body)
-    out = [f"return {call}"] if asked.outputs is None else result_statements(shard, call, asked.outputs, room)
-    return list(imports), [*asked.above_inputs, *lines, *asked.above_outputs, *out]
+    out = [f"return {call}"] if requested.outputs is None else result_statements(shard, call, requested.outputs, room)
+    return list(imports), [*requested.above_inputs, *lines, *requested.above_outputs, *out]

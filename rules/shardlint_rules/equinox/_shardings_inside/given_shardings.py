@@ -28,7 +28,7 @@ from shardlint.syntax import last_name
 from shardlint.syntax.bindings import sole_assigned_value
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox.in_class import text_in_class_body
-from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
+from shardlint_rules.equinox.wrapped_functions import NotRewritten, OutOfReach
 
 _OR_NONE = compile_lazily(r"\b(?:None|Optional)\b")
 
@@ -53,7 +53,7 @@ class Parted:
 
 
 @dataclass(frozen=True)
-class One:
+class SingleSharding:
     """A single sharding, or a tree of them, for everything."""
 
     text: str
@@ -88,9 +88,9 @@ class One:
         source: ast.expr | None,
         count: int | None = None,
         parted: Parted | None = None,
-    ) -> One:
+    ) -> SingleSharding:
         """Return the sharding that the expression `text` names if it is not None."""
-        return One(text, surely, source, f"{text} is not None", f"{text} is None", count, parted)
+        return SingleSharding(text, surely, source, f"{text} is not None", f"{text} is None", count, parted)
 
     def parameters_with_entries(self, names: list[str], spare: int, what: str) -> list[str]:
         """The parameters that it has entries for. Raises `NotRewritten` where these do not fit."""
@@ -104,7 +104,7 @@ class One:
 
 
 @dataclass(frozen=True)
-class Each:
+class ShardingPerArgument:
     """One text for each argument or result; None leaves that one alone, and so does an `optional` that is None."""
 
     texts: tuple[str | None, ...]
@@ -133,36 +133,38 @@ class Each:
             raise OutOfReach(f"`{text}` may be None, and filter_shard does not accept None")
 
 
-Given = One | Each | None
+Given = SingleSharding | ShardingPerArgument | None
 
 
 def expressions_in_shardings(given: Given) -> tuple[ast.expr, ...]:
     """The expressions whose text is written elsewhere."""
     if given is None:
         return ()
-    if isinstance(given, One):
+    if isinstance(given, SingleSharding):
         return (given.source,) if given.source is not None else ()
     return given.sources
 
 
-def bind_to_name(site: Site, given: One | Each, name: str) -> tuple[str, One | Each]:
+def bind_to_name(
+    site: Site, given: SingleSharding | ShardingPerArgument, name: str
+) -> tuple[str, SingleSharding | ShardingPerArgument]:
     """The text of what was given, and the same under a name for it. Raises `NotRewritten`."""
-    texts = (given.text,) if isinstance(given, One) else given.texts
+    texts = (given.text,) if isinstance(given, SingleSharding) else given.texts
     if any("\n" in (text or "") for text in texts):
         raise NotRewritten(
             f"the shardings at line {site.call.lineno} are written over several lines: assign them to "
             "a variable first"
         )
-    if isinstance(given, One):
+    if isinstance(given, SingleSharding):
         if not given.when:
-            return given.text, One(name, given.surely, None, count=given.count, parted=given.parted)
+            return given.text, SingleSharding(name, given.surely, None, count=given.count, parted=given.parted)
         whole = text_in_class_body(site, given.source) if given.source is not None else given.text
-        return whole, One.make_optional(name, given.surely, None, given.count, given.parted)
+        return whole, SingleSharding.make_optional(name, given.surely, None, given.count, given.parted)
     given.refuse_optional()
     written = ", ".join(text or "None" for text in texts)
     every = tuple(None if text is None else f"{name}[{index}]" for index, text in enumerate(texts))
     trees = tuple(part for part, text in zip(every, texts, strict=True) if part and text in given.trees)
-    return f"({written}{',' if len(texts) == 1 else ''})", Each(every, (), (), given.parted, trees)
+    return f"({written}{',' if len(texts) == 1 else ''})", ShardingPerArgument(every, (), (), given.parted, trees)
 
 
 def import_edits(*asked: Given) -> list[Edit]:
@@ -187,7 +189,7 @@ def read_given_shardings(site: Site, node: ast.expr | None, *, inputs: bool = Fa
         return _read_each_sharding(site, node, elements)
     if isinstance(value, Items):
         text = _list_as_tuple(site, node) if inputs and value.kind == "list" else text_in_class_body(site, node)
-        return One(
+        return SingleSharding(
             text,
             False,
             node,
@@ -199,10 +201,10 @@ def read_given_shardings(site: Site, node: ast.expr | None, *, inputs: bool = Fa
     inner = _without_if_array(node)
     _refuse_parts(site, inner)
     surely = inner is not node or is_sharding(value) or is_spec(value)
-    return One(text_in_class_body(site, inner), surely, inner, parted=_read_partition(site, inner))
+    return SingleSharding(text_in_class_body(site, inner), surely, inner, parted=_read_partition(site, inner))
 
 
-def _parse_optional_sharding(site: Site, node: ast.expr) -> One:
+def _parse_optional_sharding(site: Site, node: ast.expr) -> SingleSharding:
     """Return a sharding that may be None, and then has no effect."""
     found = [option for option in options(site.value(node)) if option != Constant(None)]
     counts = {_count_entries(site, node, option) if isinstance(option, Items) else None for option in found}
@@ -223,7 +225,7 @@ def _parse_optional_sharding(site: Site, node: ast.expr) -> One:
         if simple and site.value(node.orelse) == Constant(None) and not _may_be_none(site, node.body):
             _refuse_parts(site, node.body)
             parted = _read_partition(site, node.body)
-            return One(
+            return SingleSharding(
                 make_optional_part(node.body),
                 surely,
                 node,
@@ -235,7 +237,7 @@ def _parse_optional_sharding(site: Site, node: ast.expr) -> One:
         if simple and site.value(node.body) == Constant(None) and not _may_be_none(site, node.orelse):
             _refuse_parts(site, node.orelse)
             parted = _read_partition(site, node.orelse)
-            return One(
+            return SingleSharding(
                 make_optional_part(node.orelse),
                 surely,
                 node,
@@ -245,7 +247,9 @@ def _parse_optional_sharding(site: Site, node: ast.expr) -> One:
                 parted,
             )
     if isinstance(node, ast.Name | ast.Attribute | ast.Call):
-        return One.make_optional(text_in_class_body(site, node), surely, node, count, _read_partition(site, node))
+        return SingleSharding.make_optional(
+            text_in_class_body(site, node), surely, node, count, _read_partition(site, node)
+        )
     raise NotRewritten(f"`{site.text(node)}` at line {node.lineno} may be None, and filter_shard does not accept None")
 
 
@@ -287,7 +291,7 @@ def _sequence_elements(site: Site, node: ast.expr) -> list[ast.expr] | None:
     return None
 
 
-def _read_each_sharding(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
+def _read_each_sharding(site: Site, node: ast.expr, elements: list[ast.expr]) -> ShardingPerArgument:
     texts: list[str | None] = []
     sources: list[ast.expr] = []
     optional: list[str] = []
@@ -312,7 +316,7 @@ def _read_each_sharding(site: Site, node: ast.expr, elements: list[ast.expr]) ->
         if _holds_none(site, inner):
             trees.append(text)
     parted = Parted.spelled_at(site) if trees else None
-    return Each(tuple(texts), tuple(sources), tuple(optional), parted, tuple(trees))
+    return ShardingPerArgument(tuple(texts), tuple(sources), tuple(optional), parted, tuple(trees))
 
 
 def _without_if_array(node: ast.expr) -> ast.expr:

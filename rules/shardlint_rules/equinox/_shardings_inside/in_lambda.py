@@ -9,8 +9,12 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax.bindings import lookup_bindings
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.equinox._shardings_inside.body import names_with_star
-from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
-from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
+from shardlint_rules.equinox._shardings_inside.given_shardings import (
+    Given,
+    ShardingPerArgument,
+    SingleSharding,
+)
+from shardlint_rules.equinox.wrapped_functions import NotRewritten, OutOfReach
 
 
 def constrain_in_lambda(
@@ -19,10 +23,10 @@ def constrain_in_lambda(
     """The edits, and what they write. Raises `NotRewritten`."""
     from shardlint.rules_api.imports import spell_name
 
-    if any(isinstance(asked, One) and asked.when for asked in (inputs, outputs)):
+    if any(isinstance(asked, SingleSharding) and asked.when for asked in (inputs, outputs)):
         raise OutOfReach(f"a sharding of the lambda at line {function.lineno} may be None")
     for asked in (inputs, outputs):
-        if isinstance(asked, Each):
+        if isinstance(asked, ShardingPerArgument):
             asked.refuse_optional()
         if asked is not None and asked.parted is not None:
             raise OutOfReach(f"a tree of shardings of the lambda at line {function.lineno} contains None")
@@ -54,7 +58,7 @@ def constrain_in_lambda(
 def _shardings_by_name(names: list[str], spare: int, asked: Given) -> list[tuple[str, str]]:
     if asked is None:
         return []
-    if isinstance(asked, One):
+    if isinstance(asked, SingleSharding):
         if len(names) == 1 and not asked.surely:
             raise NotRewritten(f"`{asked.text}` may be a sharding or a tuple of one: write the tuple out")
         return [(name, asked.text) for name in names]
@@ -80,9 +84,9 @@ def _uses_of_name(site: Site, function: ast.Lambda, name: str) -> list[ast.Name]
 def _result_sharding(function: ast.Lambda, asked: Given) -> str | None:
     if asked is None:
         return None
-    if isinstance(asked, One):
+    if isinstance(asked, SingleSharding):
         return asked.text
-    assert isinstance(asked, Each)
+    assert isinstance(asked, ShardingPerArgument)
     if None in asked.texts or len(asked.texts) < 2:
         raise NotRewritten(
             f"the lambda at line {function.lineno} does not show which value belongs to which entry of "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from shardlint.rewrite import wrap
+from shardlint.rewrite import line_wrapping
 from shardlint.rewrite.indent import UNIT
 from shardlint.syntax import FileFacts
 
 
 def line_length(file: FileFacts) -> int:
     """How long the lines of a file may be: as long as they are."""
-    return wrap.line_length(file.source.text)
+    return line_wrapping.line_length(file.source.text)
 
 
 def assignment_lines(target: str, function: str, argument: str, text: str, room: int) -> list[str]:

@@ -34,22 +34,22 @@ from shardlint_rules.equinox._shardings_inside.given_shardings import (
 from shardlint_rules.equinox._shardings_inside.in_lambda import constrain_in_lambda
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import convert_lambda, wrap_call, wrap_decorated
-from shardlint_rules.equinox._shardings_inside.taken_out import (
+from shardlint_rules.equinox._shardings_inside.removed_shardings import (
     insert_lines_above,
     name_shardings,
     take_shardings_out,
 )
 from shardlint_rules.equinox._shardings_inside.written_function import (
     WithoutBody,
-    Written,
+    WrittenFunction,
     find_wrapped_function,
 )
 from shardlint_rules.equinox.before_call import is_run_repeatedly
-from shardlint_rules.equinox.call_text import Cut, cut_keywords
-from shardlint_rules.equinox.filled import read_dict_entries
-from shardlint_rules.equinox.hidden_keywords import Hidden, find_hidden_keywords
+from shardlint_rules.equinox.call_text import ShortenedCall, cut_keywords
+from shardlint_rules.equinox.hidden_keywords import DictArgument, find_hidden_keywords
+from shardlint_rules.equinox.keyword_dicts import read_dict_entries
 from shardlint_rules.equinox.same_in_body import explain_obstacle
-from shardlint_rules.equinox.wrapped import (
+from shardlint_rules.equinox.wrapped_functions import (
     NotRewritten,
     OutOfReach,
     Wrapping,
@@ -81,10 +81,10 @@ def make_body_fix(site: Site) -> Fix:
         raise reason from None
 
 
-def _fix_with_written_shardings(site: Site, inside: list[Hidden], *, named: bool = False) -> Fix:
+def _fix_with_written_shardings(site: Site, arguments: list[DictArgument], *, named: bool = False) -> Fix:
     """The fix with the shardings as they are written; or, `named`, given names before the function."""
     nodes: dict[str, ast.expr] = {}
-    for one in inside:
+    for one in arguments:
         nodes.update({name: one.entries[name] for name in SHARDING_SETTINGS if name in one.entries})
     direct = {name: site.keyword(name) for name in SHARDING_SETTINGS}
     nodes.update({name: keyword.value for name, keyword in direct.items() if keyword is not None})
@@ -94,9 +94,9 @@ def _fix_with_written_shardings(site: Site, inside: list[Hidden], *, named: bool
     )
     imports = import_edits(inputs, outputs)
     rest = _call_without_shardings(
-        site, inside, {keyword for keyword in direct.values() if keyword is not None}
+        site, arguments, {keyword for keyword in direct.values() if keyword is not None}
     )
-    forgotten = [*imports, *(edit for one in inside if _is_moved_entry(one) for edit in one.remove_variable(site))]
+    forgotten = [*imports, *(edit for one in arguments if _is_moved_entry(one) for edit in one.remove_variable(site))]
     if inputs is None and outputs is None:
         edits = [*rest.edits, *forgotten]
         return site.fix(Safety.SAFE, "remove the keyword: None has no effect", edits, drops=rest.drops)
@@ -125,7 +125,7 @@ def _out_of_dict(site: Site) -> Fix:
 
 
 def _fix_with_names_above(
-    site: Site, lines: list[str], asked: RequestedShardings, rest: Cut, forgotten: list[Edit]
+    site: Site, lines: list[str], requested: RequestedShardings, shortened: ShortenedCall, forgotten: list[Edit]
 ) -> Fix:
     """The fix that names the shardings in statements above the function."""
     definition = site.decorated
@@ -139,18 +139,18 @@ def _fix_with_names_above(
                 "for the statement that reads the shardings"
             )
         first = definition.decorator_list[0]
-        more, shown, _ = _edits_for_function(site, target, asked, rest, 1)
-        edits = [*rest.edits, *more, *insert_lines_above(site, first.lineno, lines)]
+        more, shown, _ = _edits_for_function(site, target, requested, shortened, 1)
+        edits = [*shortened.edits, *more, *insert_lines_above(site, first.lineno, lines)]
     elif (function := _wrapped_function(site)) is not None:
-        edits, shown = insert_wrapper_above(site, function, asked, rest, lines)
+        edits, shown = insert_wrapper_above(site, function, requested, shortened, lines)
     else:
         raise NotRewritten(f"the function that line {site.call.lineno} wraps is not known")
     message = f"write: {' '.join('; '.join([*lines, *shown]).split())}"
-    return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops, uncovers=_UNCOVERED)
+    return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, shortened.drops, uncovers=_UNCOVERED)
 
 
-def _comments_of_keyword(rest: Cut, keyword: ast.keyword | None) -> list[str]:
-    return rest.comments.get(keyword, []) if keyword is not None else []
+def _comments_of_keyword(shortened: ShortenedCall, keyword: ast.keyword | None) -> list[str]:
+    return shortened.comments.get(keyword, []) if keyword is not None else []
 
 
 def _is_line_too_long(site: Site, function: ast.Lambda, edits: Iterable[Edit]) -> bool:
@@ -163,10 +163,10 @@ def _is_line_too_long(site: Site, function: ast.Lambda, edits: Iterable[Edit]) -
     return function.lineno == function.end_lineno and len(line.rstrip()) + more > line_length(site.file)
 
 
-def _call_without_shardings(site: Site, inside: list[Hidden], gone: set[ast.keyword]) -> Cut:
+def _call_without_shardings(site: Site, arguments: list[DictArgument], gone: set[ast.keyword]) -> ShortenedCall:
     """The call without the shardings."""
     instead = {}
-    for one in inside:
+    for one in arguments:
         left = one.remaining_keywords(site, SHARDING_SETTINGS)
         if left and _is_moved_entry(one):
             instead[one.keyword] = left
@@ -175,17 +175,19 @@ def _call_without_shardings(site: Site, inside: list[Hidden], gone: set[ast.keyw
     return cut_keywords(site, gone, instead)
 
 
-def _is_moved_entry(one: Hidden) -> bool:
+def _is_moved_entry(argument: DictArgument) -> bool:
     """Return whether an entry of a dict moves into the body, so that the call does not name the dict any more."""
-    return not one.entries or bool(set(one.entries) & set(SHARDING_SETTINGS))
+    return not argument.entries or bool(set(argument.entries) & set(SHARDING_SETTINGS))
 
 
-def _fix_by_constraints(site: Site, asked: RequestedShardings, rest: Cut, forgotten: list[Edit]) -> Fix:
+def _fix_by_constraints(
+    site: Site, requested: RequestedShardings, shortened: ShortenedCall, forgotten: list[Edit]
+) -> Fix:
     try:
         found = find_wrappings(site)
         if not found:
             raise NotRewritten(f"this file wraps no function with the result of line {site.call.lineno}")
-        return _edit_in_place(site, found, asked, rest, forgotten)
+        return _edit_in_place(site, found, requested, shortened, forgotten)
     except OutOfReach as reason:
         if (
             _wrapped_function(site) is None
@@ -194,11 +196,11 @@ def _fix_by_constraints(site: Site, asked: RequestedShardings, rest: Cut, forgot
         ):
             raise
         try:
-            edits, shown = insert_wrapper_above(site, _wrapped_function(site), asked, rest)
+            edits, shown = insert_wrapper_above(site, _wrapped_function(site), requested, shortened)
         except NotRewritten as why:
             raise NotRewritten(f"{reason}, and {why}" if str(why) != str(reason) else str(why)) from None
         message = f"write around it: {' '.join('; '.join(shown).split())}"
-        return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops, uncovers=_UNCOVERED)
+        return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, shortened.drops, uncovers=_UNCOVERED)
 
 
 def _wrapped_function(site: Site) -> ast.expr | None:
@@ -211,14 +213,18 @@ def _wrapped_function(site: Site) -> ast.expr | None:
 
 
 def _edit_in_place(
-    site: Site, found: list[Wrapping], asked: RequestedShardings, rest: Cut, forgotten: list[Edit]
+    site: Site,
+    wrappings: list[Wrapping],
+    requested: RequestedShardings,
+    shortened: ShortenedCall,
+    forgotten: list[Edit],
 ) -> Fix:
     edits: list[Edit] = [*forgotten]
     shown: list[str] = []
     whole = False
-    for wrapping in found:
+    for wrapping in wrappings:
         target = find_wrapped_function(site, wrapping)
-        more, said, replaced = _edits_for_function(site, target, asked, rest, len(found))
+        more, said, replaced = _edits_for_function(site, target, requested, shortened, len(wrappings))
         edits += more
         shown += said
         whole = whole or replaced
@@ -228,15 +234,19 @@ def _edit_in_place(
             "returns no value"
         )
     message = f"write in the body: {' '.join('; '.join(dict.fromkeys(shown)).split())}"
-    every = edits if whole else [*rest.edits, *edits]
-    return site.fix(Safety.UNSAFE, message, every, _WHY, rest.drops, uncovers=_UNCOVERED)
+    every = edits if whole else [*shortened.edits, *edits]
+    return site.fix(Safety.UNSAFE, message, every, _WHY, shortened.drops, uncovers=_UNCOVERED)
 
 
 def _edits_for_function(
-    site: Site, target: Written | WithoutBody, asked: RequestedShardings, rest: Cut, count: int
+    site: Site,
+    target: WrittenFunction | WithoutBody,
+    requested: RequestedShardings,
+    shortened: ShortenedCall,
+    count: int,
 ) -> tuple[list[Edit], list[str], bool]:
     """The edits for one function, what they write, and whether they hold the call itself too."""
-    every = expressions_in_shardings(asked.inputs) + expressions_in_shardings(asked.outputs)
+    every = expressions_in_shardings(requested.inputs) + expressions_in_shardings(requested.outputs)
     if isinstance(target, WithoutBody):
         if count > 1:
             raise NotRewritten(
@@ -244,7 +254,7 @@ def _edits_for_function(
                 "and other functions"
             )
         made = wrap_decorated if target.decorated is not None else wrap_call
-        edits, shown = made(site, target, asked, rest)
+        edits, shown = made(site, target, requested, shortened)
         return edits, shown, True
     for source in every:
         problem = explain_obstacle(site, source, target.function)
@@ -253,16 +263,16 @@ def _edits_for_function(
             around = problem.endswith(there) or (_wrapped_function(site) is not None and is_run_repeatedly(site))
             raise (OutOfReach if around else NotRewritten)(problem)
     if isinstance(target.function, ast.Lambda):
-        if asked.above_inputs or asked.above_outputs:
+        if requested.above_inputs or requested.above_outputs:
             raise NotRewritten(f"a comment next to the shardings at line {site.call.lineno} would be lost")
         edits, shown = constrain_in_lambda(
-            site, target.function, target.names, target.spare, asked.inputs, asked.outputs
+            site, target.function, target.names, target.spare, requested.inputs, requested.outputs
         )
-        if _is_line_too_long(site, target.function, [*edits, *rest.edits]):
+        if _is_line_too_long(site, target.function, [*edits, *shortened.edits]):
             with suppress(NotRewritten):
-                return (*convert_lambda(site, target.function, asked, rest, target.names), True)
+                return (*convert_lambda(site, target.function, requested, shortened, target.names), True)
         return edits, shown, False
     body = Body(site, target.function, target.names, target.spare)
-    body.constrain_inputs(asked.inputs, asked.above_inputs)
-    body.constrain_results(asked.outputs, asked.above_outputs)
+    body.constrain_inputs(requested.inputs, requested.above_inputs)
+    body.constrain_results(requested.outputs, requested.above_outputs)
     return body.edits, body.shown, False

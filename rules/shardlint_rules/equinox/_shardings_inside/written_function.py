@@ -9,8 +9,8 @@ from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Api, CallResult, Function, Transformed
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.equinox._shardings_inside.passing_on import forwards_unchanged
-from shardlint_rules.equinox.wrapped import (
+from shardlint_rules.equinox._shardings_inside.forwarding_decorators import forwards_unchanged
+from shardlint_rules.equinox.wrapped_functions import (
     KEEPING,
     Definition,
     NotRewritten,
@@ -44,7 +44,7 @@ _KEEPING = (
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFunction:
     """A function with a body. `names` are the parameters that positions fill, without those that are called static,
     as jax counts them; the last `spare` have defaults."""
 
@@ -64,7 +64,7 @@ class WithoutBody:
     decorated: ast.FunctionDef | None = None
 
 
-def find_wrapped_function(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
+def find_wrapped_function(site: Site, wrapping: Wrapping) -> WrittenFunction | WithoutBody:
     """The function of a wrapping. Raises `NotRewritten` where it is not sure that only this wrapper runs it so."""
     node = wrapping.function
     if not isinstance(node, Definition):
@@ -75,7 +75,7 @@ def find_wrapped_function(site: Site, wrapping: Wrapping) -> Written | WithoutBo
     return _written_function(node, [arg.arg for arg in positional_parameters(node)], len(node.args.defaults), site)
 
 
-def _written_function(node: Definition | ast.Lambda, every: list[str], spare: int, site: Site) -> Written:
+def _written_function(node: Definition | ast.Lambda, every: list[str], spare: int, site: Site) -> WrittenFunction:
     if isinstance(node, ast.AsyncFunctionDef):
         raise NotRewritten(f"`{node.name}` at line {node.lineno} is async, and jit does not trace async functions")
     if isinstance(node, ast.FunctionDef) and any(
@@ -84,7 +84,7 @@ def _written_function(node: Definition | ast.Lambda, every: list[str], spare: in
         raise NotRewritten(f"`{node.name}` at line {node.lineno} is a generator, and jit does not trace generators")
     static = _static_parameters(site, every)
     kept = [name for name in every if name not in static]
-    return Written(node, kept, sum(name not in static for name in every[len(every) - spare :]))
+    return WrittenFunction(node, kept, sum(name not in static for name in every[len(every) - spare :]))
 
 
 def _static_parameters(site: Site, every: list[str]) -> set[str]:
@@ -132,7 +132,7 @@ def _decorators_between(site: Site, node: Definition, by: ast.AST) -> WithoutBod
     return WithoutBody(node.name, parameters, by, decorated=node)
 
 
-def _function_or_reason(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
+def _function_or_reason(site: Site, wrapping: Wrapping) -> WrittenFunction | WithoutBody:
     node = wrapping.function
     text = site.shown(node)
     if isinstance(node, ast.Lambda):

@@ -25,16 +25,16 @@ _STEPS = 6
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCollective:
     """A collective and the instruction it is."""
 
     collective: Collective
     instruction: Instruction
 
 
-def kind_of(one: Instruction) -> str:
+def kind_of(instruction: Instruction) -> str:
     """The kind of collective an instruction starts, or an empty string."""
-    return _KINDS.get(one.opcode.removesuffix("-start"), "")
+    return _KINDS.get(instruction.opcode.removesuffix("-start"), "")
 
 
 def find_collectives(
@@ -44,12 +44,12 @@ def find_collectives(
     axes: Axes,
     runs: Mapping[str, int | None],
     names: Mapping[int, str],
-) -> list[Found]:
+) -> list[FoundCollective]:
     """Every collective of the computations that run, in the module's order.
 
     `names` gives the text of an argument for its parameter number.
     """
-    found: list[Found] = []
+    found: list[FoundCollective] = []
     copies: set[tuple[object, ...]] = set()
     for computation in module.computations.values():
         if computation.name not in runs:
@@ -67,13 +67,13 @@ def find_collectives(
                     continue
                 copies.add(key)
             found.append(
-                Found(_make_collective(one, kind, flow, lines, axes, runs[computation.name], names), one)
+                FoundCollective(_make_collective(one, kind, flow, lines, axes, runs[computation.name], names), one)
             )
     return found
 
 
 def _make_collective(
-    one: Instruction,
+    instruction: Instruction,
     kind: str,
     flow: Flow,
     lines: Lines,
@@ -81,73 +81,75 @@ def _make_collective(
     trips: int | None,
     names: Mapping[int, str],
 ) -> Collective:
-    pairs = one.attribute_text("source_target_pairs")
-    over, group = axes.axes_of_pairs(pairs) if pairs else axes.axes_of_groups(_replica_groups(one))
-    if kind == "all-reduce" and "all-reduce-scatter" in one.computation.name:
+    pairs = instruction.attribute_text("source_target_pairs")
+    over, group = axes.axes_of_pairs(pairs) if pairs else axes.axes_of_groups(_replica_groups(instruction))
+    if kind == "all-reduce" and "all-reduce-scatter" in instruction.computation.name:
         kind = "reduce-scatter"
-    small = _operand_shapes(one, flow)
+    small = _operand_shapes(instruction, flow)
     large = small
     if kind == "all-gather":
-        large = shapes.parse_arrays(one.shape) if not one.opcode.endswith("-start") else [
-            shapes.Shape(shape.dtype, _gathered_dimensions(shape.dims, one, group)) for shape in small
+        large = shapes.parse_arrays(instruction.shape) if not instruction.opcode.endswith("-start") else [
+            shapes.Shape(shape.dtype, _gathered_dimensions(shape.dims, instruction, group)) for shape in small
         ]  # fmt: skip
-    large = large or shapes.parse_arrays(one.shape)
+    large = large or shapes.parse_arrays(instruction.shape)
     text = str(max(large, key=lambda shape: shape.byte_count)) if large else ""
     if len(large) > 1:
         text += f" and {len(large) - 1} more"
-    of = _gathered_argument(one, flow, names) if kind == "all-gather" else ""
-    line = line_of(one, lines, flow, by_use=bool(of))
+    of = _gathered_argument(instruction, flow, names) if kind == "all-gather" else ""
+    line = line_of(instruction, lines, flow, by_use=bool(of))
     return Collective(kind, over, group, text, sum(shape.byte_count for shape in large), trips, line, of)
 
 
-def _replica_groups(one: Instruction) -> str:
+def _replica_groups(instruction: Instruction) -> str:
     """The text of `replica_groups`, whose mesh form goes on behind a blank or a comma."""
-    text = one.attributes_text
+    text = instruction.attributes_text
     at = text.find("replica_groups=")
     if at < 0:
         return ""
     start = at + len("replica_groups=")
     if not text.startswith("mesh[", start):
-        return one.attribute_text("replica_groups")
+        return instruction.attribute_text("replica_groups")
     end = text.find("}", text.find("{", start))
     return text[start : end + 1]
 
 
-def _operand_shapes(one: Instruction, flow: Flow) -> list[shapes.Shape]:
+def _operand_shapes(instruction: Instruction, flow: Flow) -> list[shapes.Shape]:
     """The shapes of what goes in."""
     found: list[shapes.Shape] = []
-    for name, element in one.parse_operands():
-        made = flow.find_instruction(name, one.computation)
+    for name, element in instruction.parse_operands():
+        made = flow.find_instruction(name, instruction.computation)
         if made is not None:
             parts = shapes.parse_arrays(made.shape)
             found += parts if element is None else parts[element : element + 1]
     return found
 
 
-def _gathered_dimensions(dims: tuple[int, ...], one: Instruction, group: int) -> tuple[int, ...]:
-    along = one.attribute_integers("dimensions")
+def _gathered_dimensions(dims: tuple[int, ...], instruction: Instruction, group: int) -> tuple[int, ...]:
+    along = instruction.attribute_integers("dimensions")
     return tuple(size * group if along and at == along[0] else size for at, size in enumerate(dims))
 
 
-def _gathered_argument(one: Instruction, flow: Flow, names: Mapping[int, str]) -> str:
+def _gathered_argument(instruction: Instruction, flow: Flow, names: Mapping[int, str]) -> str:
     """The argument an all-gather is of: all of its operands', where they agree."""
-    found = {flow.argument_number(name, element, one.computation) for name, element in one.parse_operands()}
+    found = {
+        flow.argument_number(name, element, instruction.computation) for name, element in instruction.parse_operands()
+    }
     number = found.pop() if len(found) == 1 else None
     return "" if number is None else names.get(number, "")
 
 
-def line_of(one: Instruction, lines: Lines, flow: Flow, by_use: bool = False) -> Line:
+def line_of(instruction: Instruction, lines: Lines, flow: Flow, by_use: bool = False) -> Line:
     """The user's line of an instruction: its own, else that of the nearest that uses what it makes, else of
     the nearest that makes what it uses, else the library's line it comes from.
 
     `by_use`: first that of what uses it. An argument is gathered for the operation that needs it; the
     gather itself has no line, or that of a `scan` around it.
     """
-    own, inner = lines.lines_of_instruction(one)
+    own, inner = lines.lines_of_instruction(instruction)
     if own is not None and not by_use:
         return own
     if by_use:
-        used = _line_of_use(one, lines)
+        used = _line_of_use(instruction, lines)
         if used is not None:
             return used
         if own is not None:
@@ -155,22 +157,22 @@ def line_of(one: Instruction, lines: Lines, flow: Flow, by_use: bool = False) ->
     if inner is not None:
         return inner
     return (
-        _nearest_line(one, lines, _users_of_instruction)
-        or _nearest_line(one, lines, flow.producers_of_operands)
+        _nearest_line(instruction, lines, _users_of_instruction)
+        or _nearest_line(instruction, lines, flow.producers_of_operands)
         or Line()
     )
 
 
-def _users_of_instruction(one: Instruction) -> list[Instruction]:
-    return one.computation.users_by_name.get(one.name, [])
+def _users_of_instruction(instruction: Instruction) -> list[Instruction]:
+    return instruction.computation.users_by_name.get(instruction.name, [])
 
 
-def _line_of_use(one: Instruction, lines: Lines) -> Line | None:
+def _line_of_use(instruction: Instruction, lines: Lines) -> Line | None:
     """The line of the first operation that does more with a value than to carry it on; else of one that
     carries it.
     """
     carried: Line | None = None
-    seen, level = {one.name}, [one]
+    seen, level = {instruction.name}, [instruction]
     for _ in range(_STEPS):
         users = [user for made in level for user in _users_of_instruction(made) if user.name not in seen]
         for user in users:
@@ -184,11 +186,11 @@ def _line_of_use(one: Instruction, lines: Lines) -> Line | None:
 
 
 def _nearest_line(
-    one: Instruction, lines: Lines, neighbours: Callable[[Instruction], list[Instruction]]
+    instruction: Instruction, lines: Lines, neighbours: Callable[[Instruction], list[Instruction]]
 ) -> Line | None:
     """The user's line of the nearest instruction in one direction; else a library's."""
     far: Line | None = None
-    seen, level = {one.name}, [one]
+    seen, level = {instruction.name}, [instruction]
     for _ in range(_STEPS):
         level = [other for made in level for other in neighbours(made) if other.name not in seen]
         for other in level:

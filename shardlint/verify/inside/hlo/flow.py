@@ -36,16 +36,16 @@ class Flow:
         """The instruction of a name, in its own computation."""
         return computation.instructions.get(name)
 
-    def producer_of_operand(self, one: Instruction, operand: int = 0) -> Instruction | None:
+    def producer_of_operand(self, instruction: Instruction, operand: int = 0) -> Instruction | None:
         """The instruction that makes an operand."""
-        operands = one.parse_operands()
-        return self.find_instruction(operands[operand][0], one.computation) if operand < len(operands) else None
+        operands = instruction.parse_operands()
+        return self.find_instruction(operands[operand][0], instruction.computation) if operand < len(operands) else None
 
-    def producers_of_operands(self, one: Instruction) -> list[Instruction]:
+    def producers_of_operands(self, instruction: Instruction) -> list[Instruction]:
         """The instructions that make its operands."""
-        if one.opcode in ("parameter", "constant"):
+        if instruction.opcode in ("parameter", "constant"):
             return []
-        found = (one.computation.instructions.get(name) for name, _ in one.parse_operands())
+        found = (instruction.computation.instructions.get(name) for name, _ in instruction.parse_operands())
         return [made for made in found if made is not None]
 
     # Scalars of loop conditions.
@@ -182,10 +182,10 @@ class Flow:
         return None
 
     def _argument_past_parameter(
-        self, one: Instruction, element: int | None, computation: Computation
+        self, instruction: Instruction, element: int | None, computation: Computation
     ) -> int | None:
         """Past a parameter: it is the module's, or what the one caller passes."""
-        number = int(one.inner_text) if one.inner_text.isdigit() else -1
+        number = int(instruction.inner_text) if instruction.inner_text.isdigit() else -1
         if computation is self.module.entry:
             return number if element is None else None
         callers = self.callers.get(computation.name, [])
@@ -218,14 +218,14 @@ class Flow:
                     made.add(one.name)
         return name in made or self._loop_changes_element(name, element, computation)
 
-    def _is_made_from(self, one: Instruction, made: set[str]) -> bool:
-        if one.opcode == "get-tuple-element":
-            name, index = one.parse_operands()[0][0], int(one.attribute_text("index"))
-            return name in made or self._loop_changes_element(name, index, one.computation)
+    def _is_made_from(self, instruction: Instruction, made: set[str]) -> bool:
+        if instruction.opcode == "get-tuple-element":
+            name, index = instruction.parse_operands()[0][0], int(instruction.attribute_text("index"))
+            return name in made or self._loop_changes_element(name, index, instruction.computation)
         return any(
             name in made
-            or (element is not None and self._loop_changes_element(name, element, one.computation))
-            for name, element in one.parse_operands()
+            or (element is not None and self._loop_changes_element(name, element, instruction.computation))
+            for name, element in instruction.parse_operands()
         )
 
     def _loop_changes_element(self, name: str, element: int | None, computation: Computation) -> bool:

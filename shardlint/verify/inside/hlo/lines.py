@@ -53,11 +53,11 @@ class Lines:
             if file:
                 yield Line(file, fields.get("line", 0), function)
 
-    def lines_of_instruction(self, one: Instruction) -> tuple[Line | None, Line | None]:
+    def lines_of_instruction(self, instruction: Instruction) -> tuple[Line | None, Line | None]:
         """The innermost line of the user's own that an instruction comes from, and the innermost of all."""
-        frame = one.frame_number
+        frame = instruction.frame_number
         if frame is None:
-            source = one.source_line
+            source = instruction.source_line
             if source is None:
                 return None, None
             line = Line(*source)

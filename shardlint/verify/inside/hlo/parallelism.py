@@ -26,29 +26,29 @@ class Shared:
     key: tuple[object, ...]
 
 
-def operand_with_weights(one: Instruction, flow: Flow, donated: set[int]) -> str:
+def operand_with_weights(instruction: Instruction, flow: Flow, donated: set[int]) -> str:
     """Which operand are the weights: `left`, `right`, or empty where that cannot be told.
 
     Weights are (a part of) an argument whose buffer the function hands on. Where it hands none on: an
     argument that meets what earlier products made, and shares no batch dimension with it.
     """
-    operands = one.parse_operands()
-    numbers = [flow.argument_number(name, element, one.computation) for name, element in operands]
+    operands = instruction.parse_operands()
+    numbers = [flow.argument_number(name, element, instruction.computation) for name, element in operands]
     if donated:
         known = [number in donated for number in numbers]
-    elif one.attribute_text("lhs_batch_dims"):
+    elif instruction.attribute_text("lhs_batch_dims"):
         return ""
     else:
         known = [
-            numbers[side] is not None and flow.is_made(*operands[1 - side], one.computation)
+            numbers[side] is not None and flow.is_made(*operands[1 - side], instruction.computation)
             for side in (0, 1)
         ]
     return SIDES[known.index(True)] if known.count(True) == 1 else ""
 
 
-def axes_of_weights(one: Shared) -> Names:
+def axes_of_weights(shared: Shared) -> Names:
     """The axes that split the weights' side of a product, or what both sides have in common."""
-    return one.axes[one.weights] + one.axes["reduced"] + one.axes["batch"]
+    return shared.axes[shared.weights] + shared.axes["reduced"] + shared.axes["batch"]
 
 
 def parallelism_of_products(shared: Sequence[Shared]) -> list[str]:

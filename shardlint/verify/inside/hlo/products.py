@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from shardlint.verify.facts import Product
 from shardlint.verify.inside.hlo import shapes
 from shardlint.verify.inside.hlo.axes import Axes
-from shardlint.verify.inside.hlo.collectives import Found, line_of
+from shardlint.verify.inside.hlo.collectives import FoundCollective, line_of
 from shardlint.verify.inside.hlo.flow import CARRY, Flow
 from shardlint.verify.inside.hlo.lines import Lines
 from shardlint.verify.inside.hlo.module import Computation, Instruction, Module, split_list, value_at
@@ -55,9 +55,9 @@ def find_products(
     lines: Lines,
     axes: Axes,
     runs: Mapping[str, int | None],
-    found: Sequence[Found],
+    collectives: Sequence[FoundCollective],
 ) -> list[Product]:
-    """The products of `module` whose axes are known, in its order; `found` are its collectives."""
+    """The products of `module` whose axes are known, in its order; `collectives` are its collectives."""
     origins = {_plain_name(name): computation for name, computation in before.computations.items()}
     donated = parameters_handed_on(module)
     shared: list[Shared] = []
@@ -69,7 +69,7 @@ def find_products(
                 if one is not None:
                     shared.append(one)
     kinds = parallelism_of_products(shared)
-    places = {id(one.instruction): index for index, one in enumerate(found)}
+    places = {id(one.instruction): index for index, one in enumerate(collectives)}
     return [
         Product(
             line_of(one.one, lines, flow),
@@ -87,20 +87,22 @@ def find_products(
     ]
 
 
-def count_multiplications(one: Instruction) -> int:
+def count_multiplications(instruction: Instruction) -> int:
     """How often a product or convolution multiplies, on one device; 0 where a shape is not known."""
-    out, left = _shape_of_operand(one, None), _operand_shape(one, 0)
+    out, left = _shape_of_operand(instruction, None), _operand_shape(instruction, 0)
     if out is None or left is None:
         return 0
-    if one.opcode == "dot":
-        return math.prod(out.dims) * math.prod(left.dims[at] for at in one.attribute_integers("lhs_contracting_dims"))
-    labels = re.match(r"(\w+)_", one.attribute_text("dim_labels"))
-    return math.prod(out.dims) * (left.dims[labels[1].index("f")] if labels else 1) * _window_size(one)
+    if instruction.opcode == "dot":
+        return math.prod(out.dims) * math.prod(
+            left.dims[at] for at in instruction.attribute_integers("lhs_contracting_dims")
+        )
+    labels = re.match(r"(\w+)_", instruction.attribute_text("dim_labels"))
+    return math.prod(out.dims) * (left.dims[labels[1].index("f")] if labels else 1) * _window_size(instruction)
 
 
-def _operand_shape(one: Instruction, place: int) -> shapes.Shape | None:
-    name, element = one.parse_operands()[place]
-    return _shape_of_operand(one.computation.instructions.get(name), element)
+def _operand_shape(instruction: Instruction, place: int) -> shapes.Shape | None:
+    name, element = instruction.parse_operands()[place]
+    return _shape_of_operand(instruction.computation.instructions.get(name), element)
 
 
 def parameters_handed_on(module: Module) -> set[int]:
@@ -136,9 +138,15 @@ def _product_pairs(after: Computation, before: Computation) -> Iterator[tuple[In
             yield from zip(found, others, strict=True)
 
 
-def _identity_of_product(one: Instruction) -> tuple[object, ...]:
+def _identity_of_product(instruction: Instruction) -> tuple[object, ...]:
     keys = ("lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims", "dim_labels")
-    return (one.opcode, one.op_name, one.frame_number, one.source_line, *(one.attribute_text(key) for key in keys))
+    return (
+        instruction.opcode,
+        instruction.op_name,
+        instruction.frame_number,
+        instruction.source_line,
+        *(instruction.attribute_text(key) for key in keys),
+    )
 
 
 def _share_of_product(
@@ -184,25 +192,35 @@ def _share_of_product(
     )
 
 
-def _dimensions_of_product(one: Instruction) -> list[_Dimension] | None:
-    return _dimensions_of_convolution(one) if one.opcode == "convolution" else _dimensions_of_dot(one)
+def _dimensions_of_product(instruction: Instruction) -> list[_Dimension] | None:
+    return (
+        _dimensions_of_convolution(instruction)
+        if instruction.opcode == "convolution"
+        else _dimensions_of_dot(instruction)
+    )
 
 
-def _dimensions_of_dot(one: Instruction) -> list[_Dimension] | None:
-    makers = [one.computation.instructions.get(name) for name, _ in one.parse_operands()]
+def _dimensions_of_dot(instruction: Instruction) -> list[_Dimension] | None:
+    makers = [instruction.computation.instructions.get(name) for name, _ in instruction.parse_operands()]
     if len(makers) != 2 or None in makers:
         return None
     ranks = []
-    for maker, (_, element) in zip(makers, one.parse_operands(), strict=True):
+    for maker, (_, element) in zip(makers, instruction.parse_operands(), strict=True):
         shape = _shape_of_operand(maker, element)
         if shape is None:
             return None
         ranks.append(len(shape.dims))
-    batch = list(zip(one.attribute_integers("lhs_batch_dims"), one.attribute_integers("rhs_batch_dims"), strict=True))
+    batch = list(
+        zip(
+            instruction.attribute_integers("lhs_batch_dims"),
+            instruction.attribute_integers("rhs_batch_dims"),
+            strict=True,
+        )
+    )
     inner = list(
         zip(
-            one.attribute_integers("lhs_contracting_dims"),
-            one.attribute_integers("rhs_contracting_dims"),
+            instruction.attribute_integers("lhs_contracting_dims"),
+            instruction.attribute_integers("rhs_contracting_dims"),
             strict=True,
         )
     )
@@ -218,9 +236,11 @@ def _dimensions_of_dot(one: Instruction) -> list[_Dimension] | None:
     return found
 
 
-def _dimensions_of_convolution(one: Instruction) -> list[_Dimension] | None:
-    labels = re.match(r"(\w+)_(\w+)->(\w+)", one.attribute_text("dim_labels"))
-    grouped = any(one.attribute_text(key) not in ("", "1") for key in ("feature_group_count", "batch_group_count"))
+def _dimensions_of_convolution(instruction: Instruction) -> list[_Dimension] | None:
+    labels = re.match(r"(\w+)_(\w+)->(\w+)", instruction.attribute_text("dim_labels"))
+    grouped = any(
+        instruction.attribute_text(key) not in ("", "1") for key in ("feature_group_count", "batch_group_count")
+    )
     if labels is None or grouped:
         return None
     left, right, out = labels.groups()
@@ -234,26 +254,26 @@ def _dimensions_of_convolution(one: Instruction) -> list[_Dimension] | None:
     return found
 
 
-def _window_size(one: Instruction) -> int:
-    size = re.search(r"size=([\dx]+)", one.attribute_text("window"))
+def _window_size(instruction: Instruction) -> int:
+    size = re.search(r"size=([\dx]+)", instruction.attribute_text("window"))
     return math.prod(int(part) for part in size[1].split("x")) if size else 1
 
 
-def _shape_of_operand(one: Instruction | None, element: int | None) -> shapes.Shape | None:
+def _shape_of_operand(instruction: Instruction | None, element: int | None) -> shapes.Shape | None:
     """The one array an operand is."""
-    if one is None:
+    if instruction is None:
         return None
-    parts = shapes.parse_arrays(one.shape)
+    parts = shapes.parse_arrays(instruction.shape)
     at = 0 if element is None else element
     return parts[at] if at < len(parts) and (element is not None or len(parts) == 1) else None
 
 
-def _operand_axes(one: Instruction | None, element: int | None, axes: Axes) -> tuple[Names, ...] | None:
+def _operand_axes(instruction: Instruction | None, element: int | None, axes: Axes) -> tuple[Names, ...] | None:
     """The axes of each dimension of an operand; none of them where nothing was written beside it."""
-    shape = _shape_of_operand(one, element)
-    if one is None or shape is None:
+    shape = _shape_of_operand(instruction, element)
+    if instruction is None or shape is None:
         return None
-    text = one.attribute_text("sharding")
+    text = instruction.attribute_text("sharding")
     if not text:
         return ((),) * len(shape.dims)
     if element is not None:
@@ -316,10 +336,10 @@ def _axes_fit_size(names: Names, size: int, became: int, axes: Axes) -> bool:
     return ways > 1 and -(-size // ways) == became
 
 
-def _collectives_of_product(one: Instruction, flow: Flow, places: Mapping[int, int]) -> Iterator[int]:
+def _collectives_of_product(instruction: Instruction, flow: Flow, places: Mapping[int, int]) -> Iterator[int]:
     """The collectives that bring a product its operands or add up its results."""
     for operand in range(2):
-        made = flow.producer_of_operand(one, operand)
+        made = flow.producer_of_operand(instruction, operand)
         for _ in range(_STEPS):
             # A sum on the way is the cost of the product that made the operand.
             if made is None or made.opcode.startswith(_SUMS):
@@ -329,13 +349,13 @@ def _collectives_of_product(one: Instruction, flow: Flow, places: Mapping[int, i
             elif made.opcode not in CARRY:
                 break
             made = flow.producer_of_operand(made)
-    level = [one]
+    level = [instruction]
     for _ in range(_STEPS):
         users = [user for made in level for user in made.computation.users_by_name.get(made.name, ())]
         for user in users:
             added = user.opcode.startswith(_SUMS)
             if id(user) in places and (
-                added or (user.op_name == one.op_name and user.frame_number == one.frame_number)
+                added or (user.op_name == instruction.op_name and user.frame_number == instruction.frame_number)
             ):
                 yield places[id(user)]
         level = [user for user in users if user.opcode in CARRY]
