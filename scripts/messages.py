@@ -91,9 +91,9 @@ def run_messages() -> list[Message]:
                 for row in module.value_rows(call, message := _call_argument(call, message_at, "message")):
                     kind = _argument_in_row(row, _call_argument(call, 0, "kind"))
                     advice = _argument_in_row(
-                        row, _call_argument(call, advice_at, "advice" if name == "Found" else "help")
+                        row, _call_argument(call, advice_at, "advice" if name == "RunFinding" else "help")
                     )
-                    kinds = module.possible_texts(kind, call) if name == "Found" else ("exception",)
+                    kinds = module.possible_texts(kind, call) if name == "RunFinding" else ("exception",)
                     found += [
                         Message("/".join(kinds), text, module.advice_texts(advice, call), module.place_of(call))
                         for text in module.possible_texts(_argument_in_row(row, message), call)

@@ -84,8 +84,8 @@ def run_fixture(
     """Verify a fixture on a mesh of these axis sizes and emit a result for each level as soon as it is known.
 
     `coverage` has what earlier levels checked, `reference_run` what the run on one device gave; `sketched` results come
-    with what two runs are compared by: numbers in short, layouts, the program. Nothing the user's code raises gets out of
-    here; it becomes a failure that names its line.
+    with what two runs are compared by: numbers in short, layouts, the program. Nothing the user's code raises gets out
+    of here; it becomes a failure that names its line.
     """
     done: list[str] = []
     coverage = coverage or Coverage(fixture, levels)

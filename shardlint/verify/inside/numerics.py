@@ -44,8 +44,8 @@ def compare_with(
 ) -> tuple[checks.Checked, list[str]]:
     """Call `function` on the mesh, in float64, and compare with `reference` (None: itself) on one device.
 
-    `hosts` are the arguments as host copies, `kind` the context as in `Fixture.context`, `reference_run` what came of the
-    run in a process with one device (None: there was none). Returns also sentences for the report. Raises what the
+    `hosts` are the arguments as host copies, `kind` the context as in `Fixture.context`, `reference_run` what came of
+    the run in a process with one device (None: there was none). Returns also sentences for the report. Raises what the
     function raises on the mesh in its own dtypes; where it cannot run in float64 that is said, and its own
     dtypes are compared with a looser tolerance.
     """
