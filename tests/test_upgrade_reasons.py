@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
 from shardlint.engine.run import check_paths
 
@@ -31,7 +32,7 @@ Write = Callable[..., Path]
     ],
 )
 def test_what_is_not_rewritten_says_why(write: Write, text: str, code: str, why: str) -> None:
-    report = check_paths([write({"x.py": text})], Options(select=(code,), targets={"jax": "0.12.0"}))
+    report = check_paths([write({"x.py": text})], Options(select=(code,), targets={"jax": "0.12.0"}, certainty=Certainty.POSSIBLE))
     (finding, *_) = [finding for file in report.reports for finding in file.findings]
     assert finding.fix is None
     assert finding.help.endswith(why)
@@ -78,7 +79,7 @@ x = np.ones(8)
     ],
 )
 def test_what_has_no_fix_says_why(write: Write, text: str, code: str, why: str) -> None:
-    report = check_paths([write({"x.py": HEAD + text})], Options(select=(code,), targets={"jax": "0.12.0"}))
+    report = check_paths([write({"x.py": HEAD + text})], Options(select=(code,), targets={"jax": "0.12.0"}, certainty=Certainty.POSSIBLE))
     (finding, *_) = [finding for file in report.reports for finding in file.findings]
     assert finding.fix is None
     assert f"no automatic fix: {why}" in finding.help
