@@ -117,11 +117,6 @@ JIT_WRAPPERS = (
     "haliax.named_pjit",
     USER_JIT,
 )
-# The same as files write them.
-JIT_SPELLINGS = (
-    *(name for name in JIT_WRAPPERS if name != USER_JIT),
-    *(old for old, new in _ALIASES.items() if new in JIT_WRAPPERS),
-)
 
 # What gives a list of devices.
 DEVICE_LISTS = ("jax.devices", "jax.local_devices")

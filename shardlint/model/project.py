@@ -303,12 +303,6 @@ class Project:
         """The files that run with one and hold a dotted name."""
         return self._files_running_with(path, self._all_files_holding(("anywhere", text)))
 
-    def files_naming(self, path: Path, text: str, joined: bool = False) -> Iterator[FileFacts | None]:
-        """The files that run with one (or are `joined` to it) and hold a dotted name, as `holding` gives them."""
-        yield from self._read_files(
-            self._files_running_with(path, self._all_files_holding(("anywhere", text)), joined), None, every=True
-        )
-
     def is_module_imported(self, path: Path, module: str, joined: bool = False) -> bool:
         """Return whether a file or any that runs with it (or is `joined` to it) imports a module."""
         return self._is_there(path, ("imported", module), joined)
@@ -422,14 +416,6 @@ class Project:
     def module_in_root(self, dotted: str) -> Path | None:
         """The project's file for a module name, seen from the root."""
         return self._find_module(("module", str(self.root), dotted))
-
-    @property
-    def has_project_root(self) -> bool:
-        """True if the root is that of a project, so that what is nowhere below it is not in the project.
-
-        Without a mark it is the folder of the checked file's package, and others may use it from outside.
-        """
-        return self._find_module(("marker",)) is not None
 
     @property
     def is_application(self) -> bool:

@@ -191,11 +191,6 @@ class AxisOf(Unknown):
     of: Parameter | None = None
     index: int | None = None
 
-    @property
-    def written_name(self) -> str:
-        """How it is written."""
-        return f"{self.of.name if self.of else 'mesh'}.axis_names[{self.index}]"
-
 
 @dataclass(frozen=True)
 class Assumed(Value):
@@ -330,12 +325,6 @@ def options(value: Value) -> tuple[Value, ...]:
     if isinstance(value, Choice):
         return tuple(option for choice in value.options for option in options(choice))
     return (value,)
-
-
-def api_name(value: Value) -> str:
-    """The canonical name of what a value surely is of a library; empty for all else, and where it may be several."""
-    found = options(value)
-    return found[0].name if len(found) == 1 and isinstance(found[0], Api) else ""
 
 
 def choose_value(values: list[Value]) -> Value:

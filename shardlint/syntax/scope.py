@@ -16,7 +16,6 @@ BindingKind = Literal[
     "import", "from", "star", "def", "class", "assign", "unpack", "augment", "for", "with", "param", "except", "walrus",
     "match", "comprehension", "delete", "declared", "more",
 ]  # fmt: skip
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(eq=False, slots=True)

@@ -20,7 +20,6 @@ from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted_v
 from shardlint.model.values import (
     Api,
     CallArguments,
-    CallResult,
     Constant,
     Function,
     Place,
@@ -258,15 +257,6 @@ def _common_donations(one: DonatingCall, two: DonatingCall) -> DonatingCall | No
 def _is_abstract_call(file: FileFacts, call: ast.Call) -> bool:
     """Donation does nothing while jit is disabled, and a test of it knows what it does."""
     return file.contains_text("disable_jit") or "is_deleted" in file.source_text(call)
-
-
-def is_fresh_array(value: Value) -> bool:
-    """Return whether a value is surely a new uncommitted array on one device."""
-    return isinstance(value, CallResult) and value.api.startswith(_MAKING) and not value.api.endswith(_NOT_ARRAYS)
-
-
-_MAKING = ("jax.numpy.", "jax.random.")
-_NOT_ARRAYS = (".dtype", ".shape", ".ndim", ".finfo", ".iinfo", ".result_type", ".dtypes", ".vectorize")
 
 
 def _call_asking_donation(function: Jitted) -> Place:

@@ -42,7 +42,6 @@ _FIRST = compile_lazily(
     r"(process|host|worker|rank|proc|controller)?$"
 )
 _SURE = compile_lazily(r"(?i)(process|host|rank|master|chief|coordinator|proc)")
-_OTHER = compile_lazily(r"(?i)^_*(is_)?(not_main|worker_only|secondary)")
 # Names of decorators that keep all processes but one from a function: `rank_zero_only`, `on_main_process`.
 _ONLY = compile_lazily(
     r"(?i)^(?=.*(process|host|rank|master|chief|proc))(?=.*(only|on_))(?=.*(main|master|primary|first|zero|0|chief|lead))"

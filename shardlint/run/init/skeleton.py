@@ -39,7 +39,6 @@ class _JittedFunction:
     function: ast.FunctionDef | ast.AsyncFunctionDef | None
     jit: ast.Call | None
     module: ast.Module
-    is_method: bool = False
 
 
 @dataclass

@@ -19,7 +19,6 @@ Part = tuple[int, ...]
 
 _HEIGHT = 24
 _MOST = {1: 12, 2: 8, 3: 4}
-_NAMED = 4
 ONE_DEVICE = "one device"
 
 
