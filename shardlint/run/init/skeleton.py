@@ -83,8 +83,7 @@ def _find_function(tree: ast.Module, names: Sequence[str]) -> _JittedFunction | 
     for one in body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == names[-1]:
             jit = next((jit for each in one.decorator_list if (jit := _find_jit_call(each)) is not None), None)
-            static = any(last_name(each) == "staticmethod" for each in one.decorator_list)
-            return _JittedFunction(one, jit, tree, len(names) > 1 and not static)
+            return _JittedFunction(one, jit, tree)
         if isinstance(one, ast.Assign) and [last_name(target) for target in one.targets] == [names[-1]]:
             jit = _find_jit_call(one.value)
             inner = jit.args[0] if jit is not None and jit.args else one.value
