@@ -43,6 +43,8 @@ from shardlint.model.values import Place
 
 # `jax.make_mesh` gives Explicit axes without `axis_types` since then; `Mesh` gives Auto ones.
 _EXPLICIT_BY_DEFAULT = (0, 9)
+# jax 0.10.2 reshards by a spec whose last entries are None and too many, 0.12 raises.
+_REFUSES_LONG_SPECS = (0, 12)
 
 
 @register_function("jax.devices", "jax.local_devices", "jax.experimental.mesh_utils create_device_mesh")
@@ -503,6 +505,12 @@ def check_output(call: Call) -> Value:
     return call.name.startswith("jax.") and _check_automatic(call, "output.auto", target)
 
 
+def _is_longer_by_none(spec: PartitionSpec, array: Layout) -> bool:
+    """Return whether a spec has more entries than an array has dimensions, the last of which are None."""
+    entries = spec.axes_of_entries()
+    return array.shape is not None and len(entries) > len(array.shape) and not any(entries[len(array.shape) :])
+
+
 @register_function("jax.reshard")
 def reshard_array(call: Call) -> Value:
     """Another sharding, over Explicit axes alone: it becomes part of the type, also within jit."""
@@ -512,6 +520,10 @@ def reshard_array(call: Call) -> Value:
         return Unknown("what raises")
     arrays = [leaf for _, leaf in tree_leaves(tree) if isinstance(leaf, Layout)]
     on, spec = (target.mesh, target.spec) if isinstance(target, Sharding) else (None, None)
+    if call.interpreter.releases.get("jax", (99,)) < _REFUSES_LONG_SPECS and any(
+        isinstance(spec, PartitionSpec) and _is_longer_by_none(spec, leaf) for leaf in arrays
+    ):
+        return Unknown("releases differ in whether the last entries may be None")
     if isinstance(on, Mesh):
         check_devices(call, arrays, on, call.function_name)
     if isinstance(on, Mesh) and on.is_automatic and isinstance(spec, PartitionSpec):

@@ -40,9 +40,12 @@ def _calls() -> dict[str, list[str]]:
 
 
 def _text(library: str, placed: str) -> str:
+    # Before jax 0.12 this init does not run where arrays on Explicit axes are placed outside of `jax.set_mesh`.
+    refused = "adafactor(1e-3, multiply_by_parameter_scale" if placed and release("jax") < (0, 12) else "\n"
     lines = [
         line if line.startswith(("import ", "from ")) or re.match(r"\w+ = ", line) else f"r = {line}"
         for line in _calls()[library]
+        if refused not in line
     ]
     return HEAD + placed + "\n".join(lines) + "\n"
 

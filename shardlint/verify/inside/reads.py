@@ -240,5 +240,6 @@ def _watch_clock_and_chance(noted: _Noted) -> Callable[[], None]:
 def _numpy_state() -> Any:
     import numpy as np
 
-    kind, keys, *rest = np.random.get_state()
+    state: Any = np.random.get_state()
+    kind, keys, *rest = state
     return kind, keys.tobytes(), rest
