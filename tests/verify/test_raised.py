@@ -25,7 +25,7 @@ pytestmark = pytest.mark.longer
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "data" / "raised"
-STARTUP = HERE.parents[1] / "shardlint" / "run" / "startup" / "raised.py"
+STARTUP = HERE.parents[1] / "shardlint" / "run" / "startup" / "exception_record.py"
 FUNCTION = re.compile(r'^def (\w+)\(\):\n    """(.*)"""\n((?:    .*\n|\n(?!\n))*)', re.MULTILINE)
 RAISING = {
     f"{path.stem}-{found[1]}": (path, found)
