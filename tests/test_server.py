@@ -480,11 +480,11 @@ def test_many_edits_at_once_end_with_the_last(write: Write) -> None:
 
 
 def test_the_disk_is_looked_at_when_nobody_types(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shardlint.server import kept_programs as kept
+    from shardlint.server import kept_programs
     from shardlint.server.serve import make_server
     from shardlint.server.session import ShownDiagnostics
 
-    monkeypatch.setattr(kept, "_LOOK", 0.0)
+    monkeypatch.setattr(kept_programs, "_LOOK", 0.0)
     root = write({"mesh.py": MESH, "train.py": TRAIN})
     made, shown = make_server(), queue.Queue[ShownDiagnostics]()
     made.session._show = shown.put

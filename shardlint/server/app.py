@@ -15,7 +15,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol.language_server import LanguageServerProtocol, lsp_method
 
 from shardlint import __version__
-from shardlint.server import protocol_findings as told
+from shardlint.server import protocol_findings
 from shardlint.server.actions import Actions
 from shardlint.server.editor_settings import DEFAULT, SECTION, plain_data
 from shardlint.server.notebooks import Open
@@ -116,10 +116,10 @@ class Server(LanguageServer):
             self.worker.check_later(give_up=False)
 
     def _show_diagnostics(self, shown: ShownDiagnostics) -> None:
-        found = told.editor_diagnostics(shown, self.position_encoding)
+        found = protocol_findings.editor_diagnostics(shown, self.position_encoding)
         self._call_in_loop(self._publish_diagnostics, shown.buffer, found)
 
-    def _publish_diagnostics(self, shown: Buffer, marks: told.Marks) -> None:
+    def _publish_diagnostics(self, shown: Buffer, marks: protocol_findings.Marks) -> None:
         known = self.session.buffers.get(shown.uri)
         there = {uri for uri, _ in known.shown_documents} if known is not None else set()
         for uri, version in shown.shown_documents:
@@ -138,8 +138,8 @@ class Server(LanguageServer):
 
     def _report_failed_check(self, error: Exception) -> None:
         """A check failed as a whole: say so, and begin the next one with nothing."""
-        told = "".join(traceback.format_exception(error))
-        self.log_message(f"shardlint itself failed, please report it: {told}")
+        text = "".join(traceback.format_exception(error))
+        self.log_message(f"shardlint itself failed, please report it: {text}")
         self.session.forget_all()
 
     def _call_in_loop(self, call: Callable[..., None], *arguments: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
-from shardlint.model.evaluator import sequence_parts as parts
+from shardlint.model.evaluator import sequence_parts
 from shardlint.model.evaluator.loaded_configuration import LOADERS, loaded_value
 from shardlint.model.evaluator.trees import evaluate_table_method
 from shardlint.model.needs import Memo
@@ -227,7 +227,7 @@ class Calling:
             found: list[Value] = []
             for option in options(inner):
                 one = accept_assumed(option)
-                held = parts.spec_entries(evaluator, one) or evaluator.trees.list_elements(one)
+                held = sequence_parts.spec_entries(evaluator, one) or evaluator.trees.list_elements(one)
                 made: Value = Items(kind, (), True, (), one) if isinstance(one, Parameter) else Unknown()
                 if held is not None:
                     made = Items(kind, held.items, held.open, held.repeated, held.names_of)
@@ -246,7 +246,9 @@ class Calling:
         """
         if arguments.open_positional or len(arguments.positional) > 1:
             return None
-        hidden = parts.evaluate_star_keywords(self.evaluator, arguments) if arguments.open_keywords else Table(())
+        hidden = (
+            sequence_parts.evaluate_star_keywords(self.evaluator, arguments) if arguments.open_keywords else Table(())
+        )
         if hidden is None:
             return None
         more = tuple((k, self.evaluator.value(v, arguments.environment)) for k, v in arguments.keywords.items())
@@ -351,7 +353,7 @@ class Calling:
         environment = arguments.environment
         for name, place in zip(names, arguments.positional, strict=False):
             values[name] = place, environment
-        more = parts.evaluate_star_arguments(self.evaluator, arguments) if arguments.open_positional else ()
+        more = sequence_parts.evaluate_star_arguments(self.evaluator, arguments) if arguments.open_positional else ()
         left = names[len(arguments.positional) :]
         values.update(zip(left, more or (), strict=False))
         if args.vararg is not None:
@@ -359,7 +361,9 @@ class Calling:
             values[args.vararg.arg] = _Rest(given, environment, (more or ())[len(left) :], more is None)
         for name, place in arguments.keywords.items():
             values.setdefault(name, (place, environment))
-        hidden = parts.evaluate_star_keywords(self.evaluator, arguments) if arguments.open_keywords else Table(())
+        hidden = (
+            sequence_parts.evaluate_star_keywords(self.evaluator, arguments) if arguments.open_keywords else Table(())
+        )
         every = (*names, *(arg.arg for arg in args.kwonlyargs))
         for key, value in hidden.entries if hidden is not None else ():
             if key in every:
