@@ -77,7 +77,7 @@ class Runner:
             else:
                 with (
                     tempfile.TemporaryFile() as errors,
-                    children.start_child(self.python, "fresh", [], errors) as process,
+                    children.start_child(self.python, "fresh_process", [], errors) as process,
                 ):
                     children.give_jobs(process, {"task": "greet"})
                     greeting = children.read_greeting(self.python, process, errors)
@@ -215,7 +215,7 @@ class Runner:
         began = time.monotonic()
         tail = bytearray()
         reasons: list[str] = []
-        process = children.start_child(self.python, "fresh", [], subprocess.PIPE)
+        process = children.start_child(self.python, "fresh_process", [], subprocess.PIPE)
         mark = messages.new_mark()
         stack, path = tempfile.mkstemp(prefix="shardlint-stack-")
         attendant = Attendant(job, mark, lambda data: children.write_reply(process, data), self._secret)

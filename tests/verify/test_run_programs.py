@@ -105,6 +105,6 @@ def test_the_page_of_findings_names_every_kind() -> None:
     source = root / "shardlint" / "run"
     kinds = set()
     for file in (*source.glob("*.py"), *(source / "observed").glob("*.py")):
-        kinds |= set(re.findall(r'Found\(\s*"([a-z-]+)"', file.read_text()))
+        kinds |= set(re.findall(r'RunFinding\(\s*"([a-z-]+)"', file.read_text()))
     assert "discarded" in kinds
     assert [kind for kind in sorted(kinds) if f"`{kind}`" not in page] == []

@@ -159,7 +159,7 @@ def test_children_import_nothing_but_shardlint_and_jax(tmp_path: Path) -> None:
     """They run under interpreters that have none of shardlint's own dependencies."""
     package = Path(shardlint.verify.__file__).parents[1]
     code = BOOT.split("from shardlint")[0] + (
-        "from shardlint.verify.inside import tasks, zygote, fresh, fixtures, proofs, selftest\n"
+        "from shardlint.verify.inside import tasks, zygote, fresh_process, fixtures, proofs, selftest\n"
         "from shardlint.verify.inside import coordinator, trace, worker\n"
         "import shardlint.verify\n"
         "bad = {'libcst', 'click', 'pathspec', 'packaging'} & set(sys.modules)\n"
