@@ -165,7 +165,7 @@ def test_children_import_nothing_but_shardlint_and_jax(tmp_path: Path) -> None:
         "bad = {'libcst', 'click', 'pathspec', 'packaging'} & set(sys.modules)\n"
         "assert not bad, bad\n"
         "ours = [name for name in sys.modules if name.startswith('shardlint.')]\n"
-        "small = {'shardlint.' + name for name in ('config', 'source', 'output', 'config.certainty', 'source.files', 'config.meant', 'config.own_names', 'source.lazy', 'source.patterns', 'source.regular', 'output.printable', 'config.settings', 'config.targets', 'config.versions')}\n"
+        "small = {'shardlint.' + name for name in ('config', 'source', 'output', 'config.certainty', 'source.files', 'config.suggestions', 'config.own_names', 'source.lazy', 'source.patterns', 'source.regular_files', 'output.printable', 'config.settings', 'config.targets', 'config.versions')}\n"
         "assert all(name.startswith('shardlint.verify') or name in small for name in ours), ours\n"
     )
     subprocess.run([sys.executable, "-c", code, str(package)], check=True, cwd=tmp_path)
