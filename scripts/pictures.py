@@ -108,11 +108,7 @@ def terminal_picture(lines: Sequence[str]) -> str:
                 + Html("</text>")
             )
             row += 1
-    height, width = 34 + row * _LINE, _COLUMNS * _CHARACTER + 36
-    window = render_element("rect", x=0.5, y=0.5, width=f"{width - 1:g}", height=height - 1, rx=8, class_="window")
-    return _svg_document(
-        width, height, TERMINAL_STYLE, [window, *map(Html, drawn)], "shardlint in a terminal"
-    )
+    return _window_document(_COLUMNS, row, [*map(Html, drawn)], "shardlint in a terminal")
 
 
 def explained_picture(lines: Sequence[str]) -> str:
@@ -128,10 +124,15 @@ def explained_picture(lines: Sequence[str]) -> str:
         )
         for row, (code, *layout) in enumerate(parts)
     ]
-    width = (column + max(len(layout[0]) for _, *layout in parts if layout)) * _CHARACTER + 36
-    height = 34 + len(lines) * _LINE
+    columns = column + max(len(layout[0]) for _, *layout in parts if layout)
+    return _window_document(columns, len(lines), drawn, "layouts beside the code")
+
+
+def _window_document(columns: int, rows: int, lines: Sequence[Html], words: str) -> str:
+    """Lines of text in a window of a terminal."""
+    height, width = 34 + rows * _LINE, columns * _CHARACTER + 36
     window = render_element("rect", x=0.5, y=0.5, width=f"{width - 1:g}", height=height - 1, rx=8, class_="window")
-    return _svg_document(width, height, TERMINAL_STYLE, [window, *drawn], "layouts beside the code")
+    return _svg_document(width, height, TERMINAL_STYLE, [window, *lines], words)
 
 
 def _wrap_line(line: str) -> Iterator[str]:

@@ -197,10 +197,11 @@ class Statements(Definitions):
                     self.assign_target(target, join_items(self, iterated))
                 self.run_block(body)
                 # A name that holds one copy before the loop, and is bound in it, is not read without an iteration.
-                bound = {name for name, value in before.items() if frame.names.get(name, value) is not value}
-                copies = {name for name in bound if is_one_copy(before[name])}
-                ways = [{name: value for name, value in before.items() if name not in copies}, frame.names]
-                after = _join_frames(ways)
+                skipped = {
+                    name: value for name, value in before.items()
+                    if frame.names.get(name, value) is value or not is_one_copy(value)
+                }  # fmt: skip
+                after = _join_frames([skipped, frame.names])
                 if turn == _ROUNDS - 1:
                     unstable = {
                         name for name, value in after.items()

@@ -9,7 +9,7 @@ from itertools import islice
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.syntax import FileFacts
-from shardlint.syntax.bindings import sole_assigned_value
+from shardlint.syntax.bindings import sole_assigned_value, sole_returned_value
 from shardlint.syntax.path_tests import MOST_TESTS, tests_on_path
 
 # Functions of jax that are true where nothing is traced.
@@ -86,5 +86,5 @@ def _find_definition(evaluator: Evaluator, place: Place) -> Place | None:
     inside, function = functions[0].place.file, functions[0].node
     if isinstance(function, ast.Lambda):
         return None
-    returns = inside.walk_scope(inside.scope(function)).returns
-    return Place(inside, returns[0].value) if len(returns) == 1 and returns[0].value is not None else None
+    returned = sole_returned_value(inside, function)
+    return Place(inside, returned) if returned is not None else None

@@ -71,7 +71,7 @@ class Program:
         self._learned.append(room)
         return room
 
-    def room(self, kind: Callable[[Evaluator], Room]) -> Room:
+    def find_room(self, kind: Callable[[Evaluator], Room]) -> Room:
         """Return the object of a class that remembers answers about nodes, which assume nothing: one for the program.
 
         It is made when it is first asked for, and emptied with the parsed trees.

@@ -151,7 +151,12 @@ class _Lines:
                             whole[f"{leaf['name']} "] = first_line(leaf["put"])
                     elif leaf["made"] and leaf["held"] == leaf["bytes"]:
                         made.setdefault(f"{leaf['name']} ", first_line(leaf["made"]))
-        self._laid = _constraints_by_line(events)
+        self._laid = events.constraints_by_line
+        self._callers: dict[str, set[str]] = defaultdict(set)
+        """Of each line with constraints, the lines that called its function."""
+        for each_line in self._laid.values():
+            for one in each_line:
+                self._callers[str(one["by"][:1])].add(str(one["by"][1:2]))
         for each in compiled:
             if each.function.own and each.function.call.file:
                 place = each.function.line
@@ -204,15 +209,12 @@ class _Lines:
             see.setdefault((word, line.file, line.line), (word, line))
         return replace(found, see=tuple(see.values()), tests=tuple(tests))
 
-
     def _move_to_constraint(self, finding: RunFinding) -> RunFinding:
         """A finding about what is gathered inside a function, at the constraint that leaves out the axes."""
         for one in self._laid.get((finding.line.file, finding.line.line), ()):
             if finding.over and one["by"] and not set(finding.over) <= set(one["axes"]):
                 # What a helper is called for at several lines is decided there.
-                all_by = [other["by"] for laid in self._laid.values() for other in laid]
-                callers = {str(by[1:2]) for by in all_by if by[:1] == one["by"][:1]}
-                line = make_line(one["by"][len(callers) > 1])
+                line = make_line(one["by"][len(self._callers[str(one["by"][:1])]) > 1])
                 axes = " and ".join(map(repr, finding.over))
                 see = [("its sharding", each) for each in map(make_line, one["decided"][:1]) if each.line != line.line]
                 return replace(
@@ -232,15 +234,6 @@ class _Lines:
             return finding
         [line] = lines
         return replace(finding, line=line, see=(("taken", finding.line), *finding.see))
-
-
-def _constraints_by_line(events: Events) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """The constraints on what is computed at each line."""
-    laid: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    for one in events.events_of_kind("laid-out"):
-        for place in one["lines"]:
-            laid[str(place[0]), int(place[1])].append(one)
-    return laid
 
 
 # What the program did comes before what came of it.
@@ -292,12 +285,11 @@ def _all_findings(
     codes = {(one.line.file, one.line.line): one.code for one in devices.find_left_on_one_device(events, large, set())}
     looped = [*argument_uses.find_sharded_scans(events, large)]
     found = [one for one in found if not _is_finding_of_same_loop(one, looped)]
-    laid = _constraints_by_line(events)
     # That what is computed is laid out otherwise is asked for there; that an argument comes otherwise is not.
     found = [
         one
         for one in found
-        if one.kind != "exchanged" or one.arrays or (one.line.file, one.line.line) not in laid
+        if one.kind != "exchanged" or one.arrays or (one.line.file, one.line.line) not in events.constraints_by_line
     ]
     brought = [*devices.find_host_round_trips(events, large)]
     brought += devices.find_repeated_copies(events, large)

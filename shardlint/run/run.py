@@ -126,7 +126,12 @@ def is_state(leaf: Array, compiled: Compiled) -> bool:
 
 def root_argument(leaf: Array) -> str:
     """The argument that a leaf is part of."""
-    return leaf.where.partition("[")[0].partition(".")[0]
+    return root_of_name(leaf.where)
+
+
+def root_of_name(name: str) -> str:
+    """The argument that an array is part of, by its name."""
+    return name.partition("[")[0].partition(".")[0]
 
 
 def last_key(where: str) -> str:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from lsprotocol import types as lsp
 
+from shardlint.config.targets import Targets
 from shardlint.engine.explain import explain_line, format_axes
 from shardlint.engine.explain_file import layouts_by_line
 from shardlint.model import Program
@@ -111,11 +112,10 @@ def hover_text(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
     findings.
     """
     parts = list(_rule_texts(session.shown.get(buffer.uri), at))
-    facts, program = _facts_of_buffer(session, buffer)
-    if facts is not None and program is not None:
+    facts, program, targets = _facts_of_buffer(session, buffer)
+    if facts is not None:
         line, column = buffer.source.position_of(at)
         before = len(buffer.source.text[at - column + 1 : at].encode("utf-8", "replace"))
-        _, targets = session.kept_state(buffer.path).checker.program_and_targets(buffer.path)
         lines = _answer_untracked(program, lambda: list(explain_line(program, facts, targets, line, before)))
         if len(lines) > 1:
             text = "\n".join(buffer.source.translate_message(one.removeprefix("  ")) for one in lines)
@@ -137,8 +137,8 @@ def _rule_texts(shown: ShownDiagnostics | None, at: int) -> Iterator[str]:
 
 def code_lenses(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.CodeLens]:
     """Over each function of a document that is traced itself: by what, and with which mesh in context."""
-    facts, program = _facts_of_buffer(session, buffer)
-    if facts is None or program is None:
+    facts, program, _ = _facts_of_buffer(session, buffer)
+    if facts is None:
         return []
     found = []
     for scope in _inner_functions(facts.module):
@@ -157,10 +157,9 @@ def code_lenses(session: Session, buffer: Buffer, uri: str, encoding: Encoding) 
 
 def inlay_hints(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.InlayHint]:
     """The layouts of arrays, behind the lines of a document that bind or return them."""
-    facts, program = _facts_of_buffer(session, buffer)
-    if facts is None or program is None:
+    facts, program, targets = _facts_of_buffer(session, buffer)
+    if facts is None:
         return []
-    _, targets = session.kept_state(buffer.path).checker.program_and_targets(buffer.path)
     found = []
     for number, layouts in sorted(
         _answer_untracked(program, partial(layouts_by_line, program, facts, targets)).items()
@@ -194,15 +193,16 @@ def _region_title(program: Program, facts: FileFacts, scope: Scope) -> str:
     return f"{step.text}{sometimes}{mesh}"
 
 
-def _facts_of_buffer(session: Session, buffer: Buffer) -> tuple[FileFacts | None, Program | None]:
+def _facts_of_buffer(session: Session, buffer: Buffer) -> tuple[FileFacts | None, Program, Targets]:
+    """The facts of a buffer, None if it does not parse, the program that it is part of, and the releases there."""
     kept = session.kept_state(buffer.path)
     if kept.overlay.get(buffer.path) is not buffer.source:
         kept = session.current_state(buffer.path)
-    program, _ = kept.checker.program_and_targets(buffer.path)
+    program, targets = kept.checker.program_and_targets(buffer.path)
     try:
-        return program.project.parse_checked(buffer.source, buffer.path), program
+        return program.project.parse_checked(buffer.source, buffer.path), program, targets
     except NotParsed:
-        return None, None
+        return None, program, targets
 
 
 def _answer_untracked(program: Program, answer: Callable[[], Answer]) -> Answer:

@@ -26,6 +26,14 @@ def sole_assigned_value(file: FileFacts, name: ast.Name) -> ast.expr | None:
     return bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
 
 
+def sole_returned_value(file: FileFacts, function: ast.AST) -> ast.expr | None:
+    """Return the expression that a function or lambda returns or yields, if there is only one."""
+    if isinstance(function, ast.Lambda):
+        return function.body
+    returns = file.walk_scope(file.scope(function)).returns
+    return returns[0].value if len(returns) == 1 else None
+
+
 def lookup_bindings(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Scope | None]:
     """The bindings that can give `name` its value at `use`, and the scope that owns it (None for builtins).
 

@@ -33,7 +33,7 @@ def donated(ask: Ask, text: str, call: str) -> list[str] | None:
     asked = ask(BEFORE + text)
     file, node = asked.node(call)
     assert isinstance(node, ast.Call)
-    found = asked.program.room(Lifetimes).donations.find_donations(file, node)
+    found = asked.program.find_room(Lifetimes).donations.find_donations(file, node)
     return None if found is None else [file.source_text(argument.node) for argument in found.donated_arguments]
 
 
@@ -109,7 +109,7 @@ def test_the_wrapper_is_where_donation_is_asked_for(ask: Ask) -> None:
     asked = ask(BEFORE + "j = partial(jax.jit, donate_argnums=0)\nf = j(g)\nf(x)\n")
     file, node = asked.node("f(x)")
     assert isinstance(node, ast.Call)
-    found = asked.program.room(Lifetimes).donations.find_donations(file, node)
+    found = asked.program.find_room(Lifetimes).donations.find_donations(file, node)
     assert found is not None
     assert found.by.source_text() == "partial(jax.jit, donate_argnums=0)"
 
@@ -121,7 +121,7 @@ def update(ask: Ask, function: str, parameter: str = "s") -> Update | None:
     asked = ask(f"{BEFORE}{function}\nhere = f\n")
     value = asked.value("f", nth=-1)
     assert len(options(value)) == 1
-    return asked.program.room(Lifetimes).donations.updates.find_update(value, parameter)
+    return asked.program.find_room(Lifetimes).donations.updates.find_update(value, parameter)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def uses(ask: Ask, text: str) -> list[tuple[str, Reading]]:
     file = asked.file("a.py")
     return [
         (file.source_text(use.node), use.reading)
-        for _, story in asked.program.room(Lifetimes).donating_functions(file)
+        for _, story in asked.program.find_room(Lifetimes).donating_functions(file)
         for use in story.uses
     ]
 
@@ -316,7 +316,7 @@ def twice(ask: Ask, text: str) -> list[str]:
     step = "step = jax.jit(lambda a, b: (a, b), donate_argnums=(0, 1))\none = jax.jit(lambda a, b: a, donate_argnums=0)"
     asked = ask(f"{BEFORE}{step}\ndef main(x, y):\n{lines}\n")
     file = asked.file("a.py")
-    return [file.source_text(t.nodes[1]) for _, story in asked.program.room(Lifetimes).donating_functions(file) for t in story.twice]
+    return [file.source_text(t.nodes[1]) for _, story in asked.program.find_room(Lifetimes).donating_functions(file) for t in story.twice]
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_the_body_of_a_module_is_walked_too(ask: Ask) -> None:
         f"{BEFORE}step = jax.jit(lambda s: s * 2, donate_argnums=0)\nx = jnp.ones(8)\ny = step(x)\nx + y\n"
     )
     file = asked.file("a.py")
-    ((scope, story),) = asked.program.room(Lifetimes).donating_functions(file)
+    ((scope, story),) = asked.program.find_room(Lifetimes).donating_functions(file)
     assert scope is file.module
     (use,) = story.uses
     assert (use.is_repeated_call, file.source_text(use.node)) == (False, "x")
@@ -405,7 +405,7 @@ def test_a_function_of_the_project_donates_what_it_hands_on(
     asked = ask(f"{HELPERS}{call}\n")
     file, node = asked.node(call)
     assert isinstance(node, ast.Call)
-    found = asked.program.room(Lifetimes).donations.find_donations(file, node)
+    found = asked.program.find_room(Lifetimes).donations.find_donations(file, node)
     assert (None if found is None else [file.source_text(one.node) for one in found.donated_arguments]) == given
 
 

@@ -53,8 +53,8 @@ x, y, key = jnp.ones(2), jnp.ones((2, 2)), jax.random.PRNGKey(0)
 
 def instance(ask: Ask, expression: str) -> tuple[Instance | None, list[Leaf]]:
     asked = ask(f"{BEFORE}here = {expression}\nhere\n")
-    found = asked.program.room(Modules).module_instance(asked.value("here", nth=1))
-    return found, asked.program.room(Modules).list_leaves(found) if found is not None else []
+    found = asked.program.find_room(Modules).module_instance(asked.value("here", nth=1))
+    return found, asked.program.find_room(Modules).list_leaves(found) if found is not None else []
 
 
 def leaves(ask: Ask, expression: str) -> dict[str, str]:
@@ -118,9 +118,9 @@ def test_a_class_is_followed_through_files(ask: Ask) -> None:
         "from layers import Layer as L\nclass Net(L):\n    name: str = 'net'\nhere = Net(1)\nhere\n",
         {"layers.py": "from base import Base\nclass Layer(Base):\n    size: int\n", "base.py": "import equinox\nclass Base(equinox.Module):\n    pass\n"},
     )  # fmt: skip
-    found = asked.program.room(Modules).module_instance(asked.value("here", nth=1))
+    found = asked.program.find_room(Modules).module_instance(asked.value("here", nth=1))
     assert found is not None
-    assert [(leaf.path, leaf.kind) for leaf in asked.program.room(Modules).list_leaves(found)] == [
+    assert [(leaf.path, leaf.kind) for leaf in asked.program.find_room(Modules).list_leaves(found)] == [
         ("size", "number"),
         ("name", "text"),
     ]

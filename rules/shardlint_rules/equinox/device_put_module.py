@@ -64,8 +64,8 @@ class DevicePutModule(Rule):
             return None
         found = [
             (instance, leaf)
-            for _, instance in site.program.room(Modules).modules_within(site.value(tree))
-            for leaf in site.program.room(Modules).list_leaves(instance)
+            for _, instance in site.program.find_room(Modules).modules_within(site.value(tree))
+            for leaf in site.program.find_room(Modules).list_leaves(instance)
             if leaf.kind in ("function", "text", "number")
         ]
         if not found:

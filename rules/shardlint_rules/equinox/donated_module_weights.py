@@ -90,7 +90,7 @@ class DonatedModuleWeights(Rule):
         if instance is not None:
             if _returns_new_self(site, instance, jitted):
                 return None
-            leaves = site.program.room(Modules).list_leaves(instance)
+            leaves = site.program.find_room(Modules).list_leaves(instance)
             sure = any(leaf.kind == "array" and leaf.sure for leaf in leaves) and not _is_wrapper_called_once(
                 site, jitted
             )
@@ -120,7 +120,7 @@ class DonatedModuleWeights(Rule):
 
 def _find_compiled_module(site: Site, value: Value, node: ast.AST) -> Instance | None:
     """The Module whose arrays are part of what is compiled."""
-    modules = site.program.room(Modules)
+    modules = site.program.find_room(Modules)
     instance = modules.module_instance(value)
     if instance is not None:
         return instance

@@ -101,7 +101,7 @@ class ModuleThroughJaxJit(Rule):
 
     def _check_compiled_module(self, site: Site, jitted: Jitted) -> Iterator[_Problem]:
         """A Module, or a method of one, as what is compiled."""
-        modules = site.program.room(Modules)
+        modules = site.program.find_room(Modules)
         instance = modules.module_instance(jitted.fun)
         what = "an instance"
         if (
@@ -126,7 +126,7 @@ class ModuleThroughJaxJit(Rule):
         if home.kind != "class" or not names or _is_static_method(site, jitted.function):
             return
         cls = ClassValue(Place(site.file, home.node))
-        if site.program.room(Modules).is_class(cls):
+        if site.program.find_room(Modules).is_class(cls):
             instance = Instance(cls, None)
             yield from self._check_passed_module(
                 site, instance, f"`{names[0]}`", "", 0 in static or names[0] in static
@@ -137,14 +137,14 @@ class ModuleThroughJaxJit(Rule):
         where = f"line {place.line}"
         if place.file is not site.file:
             where = f"{place.file.path.name}:{place.line}"
-        for path, instance in site.program.room(Modules).modules_within(value):
+        for path, instance in site.program.find_room(Modules).modules_within(value):
             text = " ".join(place.source_text().split())
             yield from self._check_passed_module(site, instance, f"`{text}`{path}", f" at {where}", static)
 
     def _check_passed_module(
         self, site: Site, instance: Instance, what: str, where: str, static: bool
     ) -> Iterator[_Problem]:
-        leaves = site.program.room(Modules).list_leaves(instance)
+        leaves = site.program.find_room(Modules).list_leaves(instance)
         if static:
             if _holds_arrays(leaves):
                 yield _Problem(
@@ -175,7 +175,7 @@ def _wrapped_method(site: Site, value: Value) -> bool:
         return False
     home = value.place.scope
     cls = ClassValue(Place(value.place.file, home.node)) if home.kind == "class" else None
-    return cls is not None and not value.node.name.startswith("__") and site.program.room(Modules).is_class(cls)
+    return cls is not None and not value.node.name.startswith("__") and site.program.find_room(Modules).is_class(cls)
 
 
 def _is_static_method(site: Site, definition: Definition) -> bool:

@@ -209,10 +209,10 @@ def _module_with_arrays(site: Site, node: ast.expr) -> Instance | None:
     """The Module an expression is, if it surely holds arrays and was not made for this call."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return None
-    instance = site.program.room(Modules).module_instance(site.value(node))
+    instance = site.program.find_room(Modules).module_instance(site.value(node))
     if instance is None:
         return None
-    leaves = site.program.room(Modules).list_leaves(instance)
+    leaves = site.program.find_room(Modules).list_leaves(instance)
     return instance if any(leaf.kind == "array" and leaf.sure for leaf in leaves) else None
 
 

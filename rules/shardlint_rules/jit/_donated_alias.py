@@ -41,7 +41,7 @@ def find_donated_aliases(site: Site) -> Iterator[Alias]:
 
 def _donating_calls_by_method(site: Site) -> Mapping[ast.AST, list[tuple[Scope, DonatingCall]]]:
     """The calls in the methods of the site's file that donate, by the wrapper that does it."""
-    file, donations = site.file, site.program.room(Lifetimes).donations
+    file, donations = site.file, site.program.find_room(Lifetimes).donations
     found: dict[ast.AST, list[tuple[Scope, DonatingCall]]] = {}
     for scope in file.inner_scopes(file.module):
         if scope.kind == "function" and scope.parent is not None and scope.parent.kind == "class":

@@ -62,7 +62,7 @@ def call_donating_duplicate(site: Site, field: str) -> tuple[FileFacts, Donating
     name = _constructed_class_name(site, field)
     if name is None:
         return None
-    donations = site.program.room(Lifetimes).donations
+    donations = site.program.find_room(Lifetimes).donations
     for file in _files_mentioning(site, name):
         for scope in file.inner_scopes(file.module):
             for one in file.walk_scope(scope).calls if scope.kind in ("module", "function") else ():

@@ -285,7 +285,7 @@ def stories_of_donations(site: Site) -> Iterator[tuple[FileFacts, BufferHistory]
     """
     if not any(name.startswith("donate") for name in site.arguments.keywords):
         return
-    lifetimes = site.program.room(Lifetimes)
+    lifetimes = site.program.find_room(Lifetimes)
     for _, story in lifetimes.donating_functions(site.file):
         yield site.file, story
     for file, scope in _callers_elsewhere(site):

@@ -44,7 +44,7 @@ def reason_no_output_fits(site: Site, function: Jitted, name: str) -> str | None
     results = returned_expressions(file, node)
     if not results:
         return None
-    update = site.program.room(Lifetimes).donations.updates.find_update(inner, name)
+    update = site.program.find_room(Lifetimes).donations.updates.find_update(inner, name)
     if update is not None and not update.used:
         if function.api == PMAP:
             return None

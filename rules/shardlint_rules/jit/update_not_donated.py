@@ -201,7 +201,7 @@ def _find_updates(site: Site, place: Place, donating: bool) -> list[_Update]:
         parameters = function.parameters.positional[index + late : index + late + 1]
         if name not in rebound or not parameters or _is_stored(file, argument, name):
             continue
-        update = site.program.room(Lifetimes).donations.updates.find_update(function.inner, parameters[0])
+        update = site.program.find_room(Lifetimes).donations.updates.find_update(function.inner, parameters[0])
         if update is not None and update.whole:
             updates.append(_Update(parameters[0], index + late, name, place, looped))
     return updates

@@ -12,7 +12,7 @@ from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.bindings import lookup_bindings
+from shardlint.syntax.bindings import lookup_bindings, sole_returned_value
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes.passed_values import argument_values
 from shardlint_rules.processes.single_process_code import whose_devices_counted
@@ -202,9 +202,9 @@ def _key_origin_in_call(
         return _find_key_origin(program, Place(file, call.args[0]), nodes, depth + 1)
     if isinstance(found[0], Function) and isinstance(found[0].node, ast.FunctionDef):
         inside, node = found[0].place.file, found[0].node
-        returns = [one.value for one in inside.walk_scope(inside.scope(node)).returns]
-        if not _TOLD.search(inside.source_text(node)) and len(returns) == 1 and returns[0] is not None:
-            return _find_key_origin(program, Place(inside, returns[0]), nodes, depth + 1)
+        returned = sole_returned_value(inside, node)
+        if not _TOLD.search(inside.source_text(node)) and returned is not None:
+            return _find_key_origin(program, Place(inside, returned), nodes, depth + 1)
     raise _Unknown
 
 

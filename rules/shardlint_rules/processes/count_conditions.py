@@ -15,6 +15,7 @@ from shardlint.model.values import Api, CallResult, ClassValue, Function, Parame
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.bindings import sole_returned_value
 
 _COUNTS = {
     "jax.device_count": "devices",
@@ -127,13 +128,9 @@ def _find_returned(program: Program, value: Value, depth: int) -> CountAnswer | 
     """Return the answer in the result of a function of the project."""
     if not isinstance(value, Function):
         return None
-    file, node = value.place.file, value.node
-    if isinstance(node, ast.Lambda):
-        return one_of_it(program, Place(file, node.body), depth + 1)
-    returns = file.walk_scope(file.scope(node)).returns
-    if len(returns) != 1 or returns[0].value is None:
-        return None
-    return one_of_it(program, Place(file, returns[0].value), depth + 1)
+    file = value.place.file
+    returned = sole_returned_value(file, value.node)
+    return one_of_it(program, Place(file, returned), depth + 1) if returned is not None else None
 
 
 def _answer_of_property(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> CountAnswer | None:

@@ -17,7 +17,7 @@ from shardlint.model import Program
 from shardlint.model.values import Api, ClassValue, Function, Place
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.bindings import lookup_bindings
+from shardlint.syntax.bindings import lookup_bindings, sole_returned_value
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes.passed_values import argument_values as calls_give
 from shardlint_rules.processes.passed_values import given_field
@@ -286,11 +286,8 @@ def _difference_in_generator(
 def _difference_in_result(
     program: Program, function: Function, depth: int, given: Given = NOTHING
 ) -> ProcessDifference | None:
-    file, node = function.place.file, function.node
-    if isinstance(node, ast.Lambda):
-        return find_process_difference(program, Place(file, node.body), depth + 1, given)
-    returns = file.walk_scope(file.scope(node)).returns
-    value = returns[0].value if len(returns) == 1 else None
+    file = function.place.file
+    value = sole_returned_value(file, function.node)
     return find_process_difference(program, Place(file, value), depth + 1, given) if value is not None else None
 
 

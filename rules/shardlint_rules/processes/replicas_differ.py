@@ -12,7 +12,7 @@ from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint.syntax.bindings import lookup_bindings
+from shardlint.syntax.bindings import lookup_bindings, sole_returned_value
 from shardlint.syntax.nodes import walk_nodes
 from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_key import moved_by_one
@@ -230,12 +230,9 @@ def _find_result(site: Site, callback: ast.expr) -> Place | None:
     """Return the result of a callback, if it is one expression."""
     for option in options(site.value(callback)):
         if isinstance(option, Function):
-            file, node = option.place.file, option.node
-            if isinstance(node, ast.Lambda):
-                return Place(file, node.body)
-            returns = file.walk_scope(file.scope(node)).returns
-            if len(returns) == 1 and returns[0].value is not None:
-                return Place(file, returns[0].value)
+            returned = sole_returned_value(option.place.file, option.node)
+            if returned is not None:
+                return Place(option.place.file, returned)
     return None
 
 

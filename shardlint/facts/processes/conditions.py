@@ -12,7 +12,7 @@ from shardlint.model.values import CallResult, Function, Place, Transformed, Val
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import compile_lazily
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.bindings import lookup_bindings
+from shardlint.syntax.bindings import lookup_bindings, sole_returned_value
 from shardlint.syntax.nodes import walk_nodes
 
 if TYPE_CHECKING:
@@ -292,13 +292,9 @@ def _answer_of_result(program: Program, value: Value, depth: int) -> First | Non
         value = value.inner
     if not isinstance(value, Function):
         return None
-    file, node = value.place.file, value.node
-    if isinstance(node, ast.Lambda):
-        return evaluate_on_first_process(program, Place(file, node.body), depth + 1)
-    returns = file.walk_scope(file.scope(node)).returns
-    if len(returns) != 1 or returns[0].value is None:
-        return None
-    return evaluate_on_first_process(program, Place(file, returns[0].value), depth + 1)
+    file = value.place.file
+    returned = sole_returned_value(file, value.node)
+    return evaluate_on_first_process(program, Place(file, returned), depth + 1) if returned is not None else None
 
 
 def _answer_of_binding(program: Program, place: Place, name: str, depth: int) -> First | None:

@@ -11,6 +11,7 @@ from typing import Any
 from . import program, region, replicas
 from .event_sink import silence_errors, write_event
 from .values import RANDOM, inner_jaxpr, is_key
+from .wrapper_arguments import root_of_name
 
 _SOME = 16
 _same_keys: set[str] = set()
@@ -64,10 +65,11 @@ def judge_regions(
         alone = alone and not any(_differs_on_devices(jax, args[of]) for of in split.values() if of < len(args))
         if keys and not random and (met or alone):
             name = names[keys[0]] if keys[0] < len(names) else f"argument {keys[0]}"
+            makers = made(args[keys[0]])
             same = {
                 "what": "equal-keys" if met else "same-keys", "axes": sorted(found["axes"]), "argument": name,
-                "lines": (made(args[keys[0]]) or one[1])[:2], "drawn": met[0]["lines"][:1] if met else [],
-                "passed": [] if made(args[keys[0]]) else place_in_call(name, names),
+                "lines": (makers or one[1])[:2], "drawn": met[0]["lines"][:1] if met else [],
+                "passed": [] if makers else place_in_call(name, names),
             }  # fmt: skip
             seen[at]["seen"] = [*seen[at]["seen"], same]
             if (place := str(found["defined"] or one[1][:1])) not in _same_keys:
@@ -77,8 +79,7 @@ def judge_regions(
 
 def place_in_call(name: str, names: Sequence[str]) -> list[int]:
     """Return which argument of a call an array is part of, and how many there are."""
-    roots = [*dict.fromkeys(one.partition("[")[0].partition(".")[0] for one in names)]
-    root = name.partition("[")[0].partition(".")[0]
+    roots, root = [*dict.fromkeys(map(root_of_name, names))], root_of_name(name)
     return [roots.index(root), len(roots)] if root in roots else []
 
 

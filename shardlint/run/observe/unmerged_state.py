@@ -82,10 +82,11 @@ def watch_reads(
         }  # fmt: skip
         if not own:
             return False
-        roots = {_root_of(names[at]) for at in own}
+        roots = {wrapper_arguments.root_of_name(names[at]) for at in own}
         others = {at: replicas.sample_parts(jax, now[at]) for at in inside if not is_key(now[at])}
         others = {at: parts for at, parts in others.items() if parts}
-        data = {at for at in others if not replicas.are_alike(others[at]) and _root_of(names[at]) not in roots}
+        data = {at for at in others if not replicas.are_alike(others[at])}
+        data = {at for at in data if wrapper_arguments.root_of_name(names[at]) not in roots}
         equal = any(replicas.are_alike(parts) and not replicas.is_blank(parts) for parts in others.values())
         equal = equal or any(at not in inside and _form_of(one)[1] == "f" for at, one in enumerate(now))
         met = [*_find_reads(body, split, set(own), data)] if equal else []
@@ -146,7 +147,3 @@ def _is_same_leaf(argument: str, result: str) -> bool:
     """Return whether an argument and a result are one leaf of a tree by their last key, or have no keys."""
     ends = [name[max(name.rfind("["), name.rfind(".")) :] for name in (argument, result)]
     return ends[0] == ends[1] if "[" in argument or "." in argument else ends[1][1:-1].isdigit()
-
-
-def _root_of(name: str) -> str:
-    return name.partition("[")[0].partition(".")[0]

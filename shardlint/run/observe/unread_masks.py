@@ -34,10 +34,10 @@ def watch_unread_masks(
         shape = tuple(getattr(one, "shape", ()))[: 2 if pmap else 1]
         if at in kept or not shape or len(shape) < 1 + pmap or shape[0] * shape[-1] ** pmap < _ROWS:
             continue
-        parent, _ = _split_path(names[at])
+        parent, _ = wrapper_arguments.split_name(names[at])
         beside = [
             other for other in kept
-            if 0 <= other < len(names) and _split_path(names[other])[0] == parent
+            if 0 <= other < len(names) and wrapper_arguments.split_name(names[other])[0] == parent
             and tuple(getattr(args[other], "shape", ()))[: len(shape)] == shape
         ]  # fmt: skip
         if beside and getattr(one.dtype, "kind", "") in "fiub":
@@ -67,12 +67,6 @@ def _make_check(jaxpr: Any, at: int, beside: list[int], dims: int, facts: dict[s
         return True
 
     return check
-
-
-def _split_path(name: str) -> tuple[str, str]:
-    """The path of the tree that an array is in, and its key there."""
-    cut = max(name.rfind("["), name.rfind("."))
-    return (name[:cut], name[cut:]) if cut > 0 else ("", name)
 
 
 def _is_filling(rows: Any, count: int) -> bool:

@@ -20,6 +20,17 @@ _STATES = re.compile(r"^(\w+)(\.states\[.*)$")
 _calls = threading.local()
 
 
+def root_of_name(name: str) -> str:
+    """The argument that an array is part of, by its name."""
+    return name.partition("[")[0].partition(".")[0]
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The path of the tree that an array is in, and its key there, by its name."""
+    cut = max(name.rfind("["), name.rfind("."))
+    return (name[:cut], name[cut:]) if cut > 0 else ("", name)
+
+
 def watch_calls(kind: Any) -> None:
     """Remember the arguments of each call of a wrapper while it lasts."""
     call = kind.__call__

@@ -6,7 +6,7 @@ import ast
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,15 @@ class Events:
     def events_of_kind(self, kind: str) -> Iterator[dict[str, Any]]:
         """All of one kind."""
         return (one for one in self.seen if one["kind"] == kind)
+
+    @cached_property
+    def constraints_by_line(self) -> dict[tuple[str, int], list[dict[str, Any]]]:
+        """The constraints on what is computed at each line."""
+        found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        for one in self.events_of_kind("laid-out"):
+            for place in one["lines"]:
+                found.setdefault((str(place[0]), int(place[1])), []).append(one)
+        return found
 
     @property
     def device_count(self) -> int:

@@ -11,7 +11,7 @@ from shardlint.run.dumps import Compiled
 from shardlint.run.findings import RunFinding
 from shardlint.run.observed.batches import is_whole
 from shardlint.run.observed.events import Events, first_line, format_array, function_of_place, make_line
-from shardlint.run.run import is_state
+from shardlint.run.run import is_state, root_of_name
 from shardlint.verify.facts import Line
 from shardlint.verify.texts import size_text
 
@@ -29,9 +29,9 @@ def part_of_batch_whole(events: Events, compiled: Sequence[Compiled], least: int
         state = _returned_arguments(one, compiled)
         if not state:
             continue
-        roots = {_root_of_name(name) for name in state}
+        roots = {root_of_name(name) for name in state}
         batch = [leaf for leaf in one["taken"] if leaf["shape"] and leaf["name"] not in state]
-        batch = [leaf for leaf in batch if _root_of_name(leaf["name"]) not in roots]
+        batch = [leaf for leaf in batch if root_of_name(leaf["name"]) not in roots]
         split = [leaf for leaf in batch if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"]]
         rows = {leaf["shape"][0] for leaf in split}
         spec = {leaf["spec"].partition(",")[0].rstrip(")") for leaf in split}
@@ -76,14 +76,10 @@ def _is_part_of_batch(leaf: dict[str, Any], split: Sequence[dict[str, Any]], tim
     """Return whether an array belongs to the batch by more evidence than its number of rows. It is in one tree with a
     part of the batch, or was placed repeatedly as that was. Weights that are only used are placed once.
     """
-    if any(_root_of_name(leaf["name"]) == _root_of_name(each["name"]) != each["name"] for each in split):
+    if any(root_of_name(leaf["name"]) == root_of_name(each["name"]) != each["name"] for each in split):
         return True
     often = max((times.get(str(each["put"]), 1) for each in split), default=1)
     return often > 1 and times.get(str(leaf["put"]), 1) * 2 >= often
-
-
-def _root_of_name(name: str) -> str:
-    return name.partition("[")[0].partition(".")[0]
 
 
 def find_unplaced_subtrees(
@@ -107,7 +103,7 @@ def find_unplaced_subtrees(
             beside = [
                 each
                 for each in split
-                if _root_of_name(each["name"]) == _root_of_name(leaf["name"]) != each["name"]
+                if root_of_name(each["name"]) == root_of_name(leaf["name"]) != each["name"]
             ]
             largest = max((each["bytes"] for each in beside), default=0)
             if not beside or format_array(leaf) not in back or leaf["bytes"] < max(least, largest // _SHARE):
