@@ -514,10 +514,9 @@ def _findings_at_site(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
     rule = site.rule
     if rule.code in unfit:
         raise RuleFailed(unfit[rule.code])
-    line, pack = getattr(site.syntax, "lineno", 1), rule_entries()[rule.code].pack
-    where = f"{rule.code} ({pack}) at line {line} of {site.file.path}"
+    line, pack, path = getattr(site.syntax, "lineno", 1), rule_entries()[rule.code].pack, site.file.path
     try:
-        with timed(f"{rule.code} {rule.name}"), limit_time(where):
+        with timed(f"{rule.code} {rule.name}"), limit_time(lambda: f"{rule.code} ({pack}) at line {line} of {path}"):
             findings = list(site.findings())
         for finding in findings:
             if not isinstance(finding, Finding):

@@ -10,10 +10,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from types import FrameType
+from types import FrameType, TracebackType
 
 SECONDS = 30.0
 """A rule takes milliseconds at a site. Nothing that ends takes so long, on a slow machine neither."""
@@ -26,19 +26,19 @@ class TookTooLong(BaseException):
 
 
 class _Limit:
-    running = ""
-    """The rule and place that the limit is for, for people; empty between two."""
+    running: Callable[[], str] | None = None
+    """The rule and place that the limit is for, for people; None between two."""
     until = 0.0
     """When the limit is reached, by `monotonic`."""
     tries = 0
 
 
 def _stop_rule(number: int, frame: FrameType | None) -> None:
-    if not _Limit.running or monotonic() < _Limit.until:
+    if _Limit.running is None or monotonic() < _Limit.until:
         return
     _Limit.tries += 1
     if _Limit.tries > _TRIES:  # it catches everything
-        said = f"shardlint: not complete: {_Limit.running} takes too long and does not stop\n"
+        said = f"shardlint: not complete: {_Limit.running()} takes too long and does not stop\n"
         os.write(2, said.encode("utf-8", "backslashreplace"))
         os._exit(2)
     raise TookTooLong
@@ -61,11 +61,18 @@ def keep_limits() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-@contextmanager
-def limit_time(running: str) -> Iterator[None]:
-    """Raise `TookTooLong` in what takes longer than the limit, if limits are kept; `running` names it."""
-    _Limit.running, _Limit.tries, _Limit.until = running, 0, monotonic() + SECONDS
-    try:
-        yield
-    finally:
-        _Limit.running = ""
+class limit_time:
+    """Raise `TookTooLong` in what takes longer than the limit, if limits are kept; `running` names it in words."""
+
+    __slots__ = ("running",)
+
+    def __init__(self, running: Callable[[], str]) -> None:
+        self.running = running
+
+    def __enter__(self) -> None:
+        _Limit.running, _Limit.tries, _Limit.until = self.running, 0, monotonic() + SECONDS
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _Limit.running = None

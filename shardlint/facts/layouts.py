@@ -61,8 +61,8 @@ def _run_layouts(program: Program, file: FileFacts, targets: Targets) -> Run:
         made.run_file()
         arrays = {node: value for node, value in made.layouts.items() if _is_array(value)}
         broken = dict(made.violations)
-        if made.options_met:
-            supposed = Interpreter(modules, file, with_defaults=True)
+        if made.option_readers:
+            supposed = Interpreter(modules, file, made.option_readers)
             supposed.allow_work(supposed.work // 2)  # what an option decides is told where it is read, which is early
             supposed.run_file()
             for where, one in supposed.violations.items():

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from shardlint.model import Program
 
 _DEPTH = 4
+# Methods that an object of which nothing is known most likely has as a text, list, dict or path.
+_OF_BUILTINS = frozenset(
+    """
+    append casefold endswith exists extend index is_dir is_file items join keys lower lstrip mkdir open read_text
+    removeprefix removesuffix replace rstrip setdefault sort split splitlines startswith strip title upper values
+    write_text
+    """.split()
+)
 
 
 def find_project_objects(program: Program, place: Place, depth: int = 0) -> tuple[CallResult, ...]:
@@ -75,7 +83,9 @@ def evaluate_held_member(program: Program, place: Place) -> tuple[Value, ...]:
     """Return the values of an expression; for an attribute of a held object, as that object has it."""
     found = options(program.evaluator.value(place))
     node = place.node
-    if not isinstance(node, ast.Attribute) or not any(isinstance(one, Unknown) for one in found):
+    if not isinstance(node, ast.Attribute) or node.attr in _OF_BUILTINS:
+        return found
+    if not any(isinstance(one, Unknown) for one in found):
         return found
     known = [
         option

@@ -37,7 +37,10 @@ _MODULE_WORK = 20_000
 
 
 class Interpreter(Calls, Statements):
-    """One run of a file of a project. `with_defaults` takes options of the program for what they are by default."""
+    """One run of a file of a project.
+
+    With `readers`, the program's options have their defaults, and of the functions that nothing calls those run alone.
+    """
 
     def run_file(self) -> None:
         """Run the file: the module with its `main`, then the functions that nothing called and that place arrays."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -46,15 +46,16 @@ class OutOfWork(Exception):
 class RunState(ABC):
     """State of one interpretation of a file. Subclasses add the execution of statements and calls."""
 
-    def __init__(self, modules: ModuleFrames, file: FileFacts, with_defaults: bool = False) -> None:
+    def __init__(self, modules: ModuleFrames, file: FileFacts, readers: Collection[ast.AST] | None = None) -> None:
         self.modules = modules
         self.project = modules.project
         self.libraries = modules.libraries
         self.releases = modules.releases
         self.file = file
-        self.with_defaults = with_defaults
-        self.options_met = False
-        """Whether the program has an option with a default."""
+        self.with_defaults = readers is not None
+        self.readers = readers
+        self.option_readers: set[ast.AST] = set()
+        """What reads an option with a default: the module, or functions that nothing calls."""
         self.flags: dict[str, Value] = {}
         """The flags of absl that the file defines, by their names in the library."""
         self.violations: dict[tuple[str, str, int, int], Violation] = {}
@@ -121,6 +122,10 @@ class RunState(ABC):
         """The manual axes along which devices may come here or not: by values of their own."""
         self.binder = ""
         """What binds the axes here, and no other than those of `axes`; "" where that is not known."""
+
+    def note_option(self) -> None:
+        """An option with a default is read."""
+        self.option_readers.add(self.root.node if self.root is not None else self.file.tree)
 
     def add_frame(self, frame: Frame) -> Frame:
         """Add a frame to those that are released with the run."""

@@ -139,6 +139,8 @@ def _run_alone(
     opened: bool = False,
 ) -> Value:
     """Return the result of a call of a function, or of its transformed form, with an unknown context."""
+    if run.readers is not None and (function is None or function.node not in run.readers):
+        return None
     run.mesh, run.mesh_known, run.axes, run.legacy, run.contexts = None, False, {}, None, {}
     rest = run.work - _WORK
     run.allow_work(min(run.work, _WORK), without_layout=_PATIENCE)

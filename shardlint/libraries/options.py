@@ -1,7 +1,7 @@
 """Options of a program: those of its command line and of its environment.
 
 Nobody can read their values in the text. A file that has some is run twice: with every option unknown, and with each
-as its default has it (`Interpreter.with_defaults`). What is found in the second run alone rests on that assumption.
+as its default has it (`RunState.with_defaults`). What is found in the second run alone rests on that assumption.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _option_value(call: Call, default: Value) -> Value:
     """The value of an option with a default."""
     if default is MISSING or isinstance(default, Unknown):
         return Unknown("an option")
-    call.interpreter.options_met = True
+    call.interpreter.note_option()
     return default if call.interpreter.with_defaults else Unknown("an option")
 
 
@@ -145,7 +145,7 @@ def run_function(call: Call) -> Value:
 def _with_options(call: Call, value: Value, keywords: dict[str, Value] | None = None) -> Value:
     if not isinstance(value, FunctionValue | ClassValue | Partial | Native):
         return Unknown("what options are given to")
-    call.interpreter.options_met = True
+    call.interpreter.note_option()
     opened = not call.interpreter.with_defaults
     return call.interpreter.call_value(value, (), keywords or {}, call.place, opened)
 

@@ -292,11 +292,11 @@ class Needs:
     def _number_of_set(self, found: set[int]) -> int:
         """The number of a set; of what is alone in one, its own."""
         if len(found) > 1:
-            whole = found - self._small
-            for small in found & self._small:
-                whole.update(self._parts[small])
-            for large in [number for number in whole if len(self._parts.get(number, ())) >= len(whole) - 1]:
-                if whole.issubset((large, *self._parts[large])):
+            small = found & self._small
+            whole = found.union(*map(self._parts.__getitem__, small)) - small if small else found
+            size, parts = len(whole) - 1, self._parts
+            for large in whole:
+                if large in parts and len(parts[large]) >= size and whole.issubset((large, *parts[large])):
                     return large
             key = tuple(sorted(whole))
             number = self._sets.get(key)

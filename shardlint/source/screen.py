@@ -285,12 +285,16 @@ class Texts(dict[bytes, bool]):
 
     def has_identifier_like(self, text: bytes) -> bool:
         """Return whether an identifier, in small letters, matches a pattern."""
-        return re.search(text[len(NAMES_LIKE) :], self._identifiers_once.lower()) is not None
+        return re.search(text[len(NAMES_LIKE) :], self._identifiers_in_small_letters) is not None
 
     @cached_property
     def _identifiers_once(self) -> bytes:
         """The identifiers, each once, blanks between them: a tenth of the file."""
         return b" ".join(self.file_identifiers)
+
+    @cached_property
+    def _identifiers_in_small_letters(self) -> bytes:
+        return self._identifiers_once.lower()
 
     def is_name_used(self, text: bytes) -> bool:
         """Return whether a word occurs after a dot or in an import. It may be True for a line of prose."""

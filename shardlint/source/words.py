@@ -29,7 +29,7 @@ class Words:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._said: dict[str, bool] = {}
-        self._asked = 0
+        self._lines: dict[str, set[int]] = {}
 
     def contains_text(self, text: str) -> bool:
         """Return whether a text occurs anywhere; searched once."""
@@ -39,8 +39,12 @@ class Words:
 
     def lines_with_word(self, word: str) -> set[int]:
         """The lines that hold a word. Once many words have been asked for, an index pays."""
-        self._asked += 1
-        few = self._asked <= _ASKED_BEFORE_INDEX
+        if word not in self._lines:
+            self._lines[word] = self._find_lines(word)
+        return self._lines[word]
+
+    def _find_lines(self, word: str) -> set[int]:
+        few = len(self._lines) < _ASKED_BEFORE_INDEX
         if few or not _IDENTIFIER.fullmatch(word) or self.contains_text("\r"):
             return {self._source.position_of(start)[0] for start in _word_places(self._source.text, word)}
         return self._words_by_line.get(word, set())

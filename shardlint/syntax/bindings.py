@@ -167,6 +167,8 @@ def reaching_bindings(file: FileFacts, use: ast.AST, bindings: list[Binding]) ->
 
 def _reaching_bindings(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
     position = _position_of(use)
+    if len(bindings) == 1 and bindings[0].kind == "param" and _position_of(bindings[0].node) <= position:
+        return [bindings[0]]
     chain = _statement_chain(file, use)
     again = _loop_above(file, chain, len(chain))
     found: list[Binding] = []

@@ -171,14 +171,20 @@ def _facts_of_test(test: ast.expr, wanted: bool) -> Iterator[tuple[_Fact, ast.ex
         case ast.NamedExpr(target=target):
             yield from _facts_of_test(target, wanted)
         case _:
-            yield (_canonical_text(test), "truth", wanted), test
+            text = _canonical_text(test)
+            yield (text, "truth", wanted), test
             if wanted:
-                yield (_canonical_text(test), "none", False), test
+                yield (text, "none", False), test
 
 
 def _canonical_text(node: ast.expr) -> str:
     """A text that is the same for all reads of an expression."""
-    return ast.dump(ast.Name(node.id, ast.Load()) if isinstance(node, ast.Name) else node)
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            return f"{_canonical_text(value)}.{name}"
+    return ast.dump(node)
 
 
 def _is_contradicted(file: FileFacts, fact: _Fact, test: ast.expr, facts: dict[_Fact, ast.expr]) -> bool:

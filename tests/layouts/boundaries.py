@@ -136,8 +136,8 @@ def predict(
     modules = Modules(project, FUNCTIONS, dict(releases))
     run = Recording(modules, facts)
     run.run_file()
-    supposed = Recording(modules, facts, with_defaults=True)
-    if run.options_met:
+    supposed = Recording(modules, facts, run.option_readers)
+    if run.option_readers:
         supposed.run_file()
     return run.evaluations, supposed.evaluations
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from shardlint.facts.lifetime.donating_calls import DonatingCall
 from shardlint.facts.lifetime.lifetimes import Lifetimes
 from shardlint.model.values import CallResult, ClassValue, Constant, Place, options
+from shardlint.rules_api.rule import Keywords
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.bindings import lookup_bindings
@@ -37,9 +38,10 @@ COPIES = (
     ),
 )
 """What people call a copy of parameters."""
-_COPY, _VALUE = "|".join(COPIES), r"=\s*([A-Za-z_][\w.]*)\s*,.{0,300}?"
-GIVEN_TWICE = rf"(?s)\b(?:{_COPY})\s*{_VALUE}=\s*\1\b|{_VALUE}\b(?:{_COPY})\s*=\s*\2\b"
-"""What stands in a file where a keyword for a copy is given what another one is given."""
+DUPLICATES = tuple(
+    Keywords(name, file_says=(rf"(?:){name}(?<!\w{name})\s*=\s*[A-Za-z_][\w.]*\s*[,)]",)) for name in COPIES
+)
+"""The calls that may give such a keyword what another one is given."""
 _NO_LEAF = ("static", "pytree_node=False", "ClassVar")
 
 

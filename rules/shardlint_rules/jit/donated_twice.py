@@ -13,7 +13,6 @@ from shardlint.rules_api.rule import (
     Finding,
     Fix,
     Harm,
-    Keywords,
     Rule,
     Safety,
     Violates,
@@ -24,8 +23,7 @@ from shardlint.syntax import FileFacts
 from shardlint.syntax.guards import expected_to_fail
 from shardlint_rules.jit._arrays_kept_by_init import INITS, find_arrays_shared_by_init
 from shardlint_rules.jit._duplicated_values import (
-    COPIES,
-    GIVEN_TWICE,
+    DUPLICATES,
     call_donating_duplicate,
     duplicated_keywords,
 )
@@ -80,7 +78,7 @@ class DonatedTwice(Rule):
     likely = ("aliased-in-init",)
     triggers = (
         Calls(*DONATING, file_says=("donate",)),
-        Keywords(*COPIES, file_says=(GIVEN_TWICE,)),
+        *DUPLICATES,
         Violates("donation.twice"),
         INITS,
     )
@@ -112,7 +110,7 @@ class DonatedTwice(Rule):
                 yield site.finding(
                     twice.nodes[1] if here else donation_keyword(site),
                     f"The call raises: {same}, and {_explain_reason(twice)}.",
-                    why=f"a donated buffer can become only one output{where}",
+                    why=f"no other argument of the same call may contain a donated buffer{where}",
                     help=f"copy one of them: `jnp.copy({second})`, or `jax.tree.map(jnp.copy, {second})` for a tree",
                     fix=_write_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
                     certainty=certainty,

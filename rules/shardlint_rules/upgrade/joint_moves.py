@@ -39,7 +39,8 @@ from shardlint_rules.upgrade import ambient_mesh, pjit
 # Where any of it may stand. A docstring costs a parse and no more.
 _WHERE = (
     "pjit", "thread_resources", "enter_context(", ".__enter__(", "shard_map", "set_mesh", "use_mesh",
-    r"(?:)with\b[^:]{0,200}(?:[mM]esh|MESH)", r"(?m)^[ \t]*(?:async[ \t]+)?with[ \t(]+[\w.]+\s*(?:as\b|[:,)\\])",
+    r"(?:)with\b[^:]{0,200}(?:[mM]esh|MESH)",
+    r"(?:)\n[ \t]*+(?:async[ \t]++)?with[ \t(]++[\w.]++\s*+(?:as\b|[:,)\\])",
 )  # fmt: skip
 _TAKEN = "pjit: another file imports it from this one"
 _BY_HAND = "a mesh is or may be entered, but not by a `with` statement of its own"

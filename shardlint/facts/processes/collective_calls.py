@@ -111,15 +111,17 @@ def _compiled_collective(program: Program, place: Place) -> CollectiveCall | Non
     given: tuple[ast.expr, ...] = (*call.args, *(one.value for one in call.keywords)) if name else ()
     if not name and isinstance(call.func, ast.Attribute) and call.func.attr in METHODS and call.func.attr != "astype":
         name, given = f"`{ast.unparse(call.func)}`", (call.func.value,)
-    made_for = _global_out_shardings(program, place) if name else ""
+    needed = any(map(_is_leading_index, given)) or (call_communicates(program, place) if name else False)
+    if needed is False:
+        return None
+    made_for = _global_out_shardings(program, place)
     why = f"`{made_for}` is over the devices of all processes" if made_for else ""
     for one in given if not why else ():
         made = GlobalArrays(program).maker_of_array(Place(place.file, one))
         if made:
             why = f"{place.file.source_text(one)} is of all processes: {made}"
             break
-    needed = (any(map(_is_leading_index, given)) or call_communicates(program, place)) if why else False
-    return CollectiveCall(name, place, (), False, why, True, needed is None) if needed is not False else None
+    return CollectiveCall(name, place, (), False, why, True, needed is None) if why else None
 
 
 def _is_leading_index(node: ast.expr) -> bool:
