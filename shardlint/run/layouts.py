@@ -356,10 +356,10 @@ def _find_flattened_state(compiled: Compiled, least: int) -> Iterator[RunFinding
             yield RunFinding(
                 "gathered", compiled.function.name, place,
                 f"{len(lost)} array{' is' if len(lost) == 1 else 's are'} gathered on every device "
-                f"({size_text(total)} at each call): this flattens sharded arrays into one. {leaves[0].where} "
-                f"{leaves[0].array} is sharded over {over}",
+                f"({size_text(total)} at each call): this call flattens arrays that are sharded over {over} into one "
+                f"array, as {leaves[0].where} {leaves[0].array} is",
                 describe_leaves(leaves[:6]),
-                "compute per array and add up the results, as optax.global_norm(tree) does: use jax.tree.map and sum",
+                "reduce each array by itself with jax.tree.map and add up the results, as optax.global_norm(tree) does",
                 total, see=(("function", compiled.function.line),),
             )  # fmt: skip
 

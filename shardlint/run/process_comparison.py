@@ -75,8 +75,8 @@ def _find_raised(finished: FinishedProcesses, events: Sequence[Events]) -> Itera
     yield RunFinding(
         "one-process-raised", function_of_place(told["line"]), make_line(told["line"]),
         f"process {own[0]} raises {told['said'].splitlines()[0]}, and the others wait for it: {rest}",
-        advice="send the condition to every process with multihost_utils.broadcast_one_to_all, so that all "
-        "processes raise or none",
+        advice="make all processes raise if one has to: "
+        "if multihost_utils.process_allgather(failed).any(): raise ...",
     )  # fmt: skip
 
 
@@ -146,12 +146,12 @@ def _make_difference_finding(mine: Launch, theirs: Launch, other: int) -> RunFin
             "other-program", mine.name, mine.user_line,
             f"processes 0 and {other} compiled different programs for this call"
             + ("" if parts else (
-                ": their arguments have the same shapes, so another value that the trace reads "
-                "differs"
+                ": the arguments have the same shapes, and a Python value that tracing reads is "
+                "another one"
             )),
             tuple(parts),
-            advice="make what is traced (shapes, static arguments, Python numbers, closures) independent of "
-            f"`{_INDEX}`, the time and the data of one process",
+            advice="give all processes the same static arguments, Python numbers, closures and shapes: none from "
+            f"`{_INDEX}`, the time or the data of one process",
         )  # fmt: skip
     return RunFinding(
         "other-order", mine.name, mine.user_line,

@@ -62,7 +62,7 @@ def dropped_result_message(site: Site, value: str) -> tuple[str, str] | None:
     if not lost:
         return None
     return (
-        f"This statement has no effect: {lost}, and `{value}` keeps its value.",
+        f"This statement has no effect: {lost}, and `{value}` stays as it was.",
         f"assign the result: {value} = {text}",
     )
 

@@ -52,7 +52,7 @@ class ConstraintSkipped(Rule):
     }
     triggers = (Calls(*_CONSTRAINTS, file_says=(*_ASKING, "NO_CONSTRAINT", "Tracer")),)
     fixes = "none"
-    by_hand = "the code does not show what the function must do without a mesh"
+    by_hand = "a constraint needs a mesh, and the code does not show whether there is always one"
 
     @detector("call")
     def find_tests(self, site: Site) -> Iterator[Finding]:
@@ -87,7 +87,7 @@ class ConstraintSkipped(Rule):
         return site.finding(
             test,
             f"The constraint on line {site.call.lineno} never runs on CPU, nor on simulated devices in tests.",
-            help="remove the platform from the condition: constraints work on every platform",
+            help="remove the test of the platform: constraints work on every platform",
             form="platform",
             why="the condition reads the default platform, not the platform of the mesh",
         )

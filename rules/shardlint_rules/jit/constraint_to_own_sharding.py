@@ -79,7 +79,7 @@ def _make_finding(site: Site, node: ast.expr, expression: ast.expr, effect: str,
     return site.finding(
         node,
         f"{effect}: `{site.text(expression)}` is a tracer and has no sharding.",
-        help="read the sharding outside of the traced function, and use the variable of the enclosing scope",
+        help=f"read `{site.text(expression)}.sharding` outside of the traced function, and use that value inside",
         harm=harm,
         why=f"in every call in the project `{site.text(expression)}` comes from {why}",
     )

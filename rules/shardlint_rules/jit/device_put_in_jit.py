@@ -114,7 +114,7 @@ class DevicePutInJit(Rule):
             if _is_value_computed_here(site)
             else _reason_caller_decides(site)
         )
-        effect = self._describe_effect(also, form)
+        effect = "has no effect in traced code" if not also else "has no effect when this is traced"
         message = f"`device_put` {effect}: `{_quote_shortened(put.what)}` keeps its sharding."
         help = "write `jax.lax.with_sharding_constraint`, or place the array before the call of the traced function"
         body, harm = shard_map_around(site, region), Harm.SILENT
@@ -140,10 +140,6 @@ class DevicePutInJit(Rule):
             why=self._explain_why(site, put.target, form),
         )
 
-    def _describe_effect(self, also: str, form: str) -> str:
-        effect = "has no effect in traced code" if not also else "has no effect when this is traced"
-        return f"{effect}, or raises without `jax.set_mesh`" if form == "spec" else effect
-
     def _effect_in_shard_map(self, site: Site, body: Place) -> tuple[str, Harm]:
         """The effect in the body of a shard_map, and its harm."""
         if _UNCHECKED.search(body.source_text()) or not site.allows("jax", ">=0.7.2"):
@@ -157,7 +153,7 @@ class DevicePutInJit(Rule):
         text = site.shown(target)
         reasons = {
             "known-calls-traced": "the project calls this function only from traced code",
-            "spec": f"`{text}` is a spec, and every mesh of the project has Auto axes",
+            "spec": f"`{text}` is a spec, and every mesh of the project has Auto axes; with no mesh set it raises",
             "annotated": f"`{text}` is annotated as {annotated_sharding_class(site, target)}",
             "named-sharding": f"the name `{text}` suggests a sharding",
         }

@@ -54,7 +54,7 @@ _MANAGERS = (
 # They read the annotations of NNX back.
 _ANNOTATED = ("flax.nnx.get_partition_spec", "flax.nnx.get_named_sharding")
 _NO_PLACE = "shardlint does not know which name below should hold the placed array"
-_ITSELF = "the function may be called for another effect"
+_ITSELF = "the call may be there for its side effect or its error"
 _AS_IT_WAS = "code below may need the old value"
 _COLLECTED = "the list has no name"
 _NOT_ENTERED = "shardlint does not know which statements belong in the `with` block"
@@ -300,7 +300,7 @@ class DiscardedPlacement(Rule):
         value = " ".join(given.split())
         return site.finding(
             call.func,
-            f"This statement has no effect: it returns a new array, and `{value}` keeps its value.",
+            f"This statement has no effect: it returns a new array, and `{value}` stays as it was.",
             label="result dropped",
             help=f"assign the result: {value} = ...",
             kept=_AS_IT_WAS,

@@ -29,7 +29,10 @@ _JITS = ("jax.jit", "equinox.filter_jit")
 _SAYS = (*PLACED_WORDS, ".init", "zeros", "_like", "TrainState")
 _PLACING = ("out_shardings", "out_axis_resources", "device", "backend")
 
-_HELP = "remove this `jax.jit`, write `with jax.set_mesh(mesh):` around the call, or pass `out_shardings` to jit"
+_HELP = (
+    "call the function without `jax.jit`, write `with jax.set_mesh(mesh):` around the call, or pass `out_shardings` "
+    "to jit"
+)
 
 
 class JitInitLosesSharding(Rule):
@@ -143,7 +146,7 @@ class JitInitLosesSharding(Rule):
     @detector("violation", of="made.apart")
     def report_apart(self, site: Site) -> Finding:
         """An array that a jit makes like one over Explicit axes, without a mesh in context."""
-        message = f"`{site.shown()}` ends up on one device: no mesh is set, and the zeros depend only on shapes."
+        message = f"The result of `{site.shown()}` is on one device: the call reads only shapes, and no mesh is set."
         return site.report_violation(message, help=_HELP, why=_explain_apart(site))
 
     @detector("violation", of="made.off-mesh")

@@ -47,7 +47,7 @@ _TEXTS = {
         "write `jax.reshard(x, P())`; outside `jax.set_mesh` write `jax.reshard(x, NamedSharding(mesh, P()))`",
     ),
     "size.split": (
-        "{operation} raises ShardingTypeError: {axes} does not divide the new size of the dimension.",
+        "{operation} raises ShardingTypeError: the new size of a sharded dimension is not divisible by {axes}.",
         "reshard the array with `jax.reshard`, so that this dimension is not sharded",
     ),
     "carry.spec": (

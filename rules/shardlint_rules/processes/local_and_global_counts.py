@@ -37,21 +37,23 @@ class LocalAndGlobalCounts(Rule):
     `devices-parameter` and `count-by-itself` are always reported. All other forms are reported only in multi-process
     programs: the code calls `jax.distributed.initialize`, `jax.process_index` or `jax.process_count`.
 
-    - `leading` (likely): `jax.device_count()` rows for `pmap`: `jax.random.split(key, jax.device_count())`,
-      `x.reshape((jax.device_count(), ...))`, `dataset.batch(jax.device_count())`.
+    - `leading` (likely): `jax.device_count()` rows for `pmap`, which raises:
+      `jax.random.split(key, jax.device_count())`, `x.reshape((jax.device_count(), ...))`,
+      `dataset.batch(jax.device_count())`.
     - `devices-parameter` (likely): `jax.device_count()` or `len(jax.devices())` in a function that uses the devices of
       its parameter `devices`.
     - `data-shares` (likely): a slice of the data per process that is computed from a number of devices:
       `ds.shard(jax.device_count(), jax.process_index())`, `files[jax.process_index() :: jax.device_count()]`.
     - `mesh` (likely): a mesh of all devices whose shape is computed from the devices of one process, or the reverse.
+      It raises, or leaves devices out.
     - `twice` (likely): `jax.process_count() * jax.device_count()`, also as two sizes of a shape.
     - `offset` (likely): `jax.process_index() * jax.device_count()` as the first device of a process.
     - `count-by-itself` (likely): a count that is divided by itself or compared with itself:
       `jax.device_count() // len(jax.devices())`.
 
     ## Fix
-    Writes the other count. Only findings at the call that counts have a fix. Unsafe: numbers change with several
-    processes.
+    Writes the other count, if the finding marks a call of `device_count` or `local_device_count`. Unsafe: numbers
+    change with several processes.
 
     ## Limits
     Not reported: notebooks, which run on one process, and a conflict that only a name shows, such as
@@ -128,6 +130,7 @@ class LocalAndGlobalCounts(Rule):
             label="the devices of all processes",
             help=f"write `{site.spell(_OWN)[0]}()`",
             fix=self._write_count(site, _OWN),
+            harm=Harm.CRASH,
             why=f"jax.device_count() counts the devices of all processes, and pmap in {where} maps over those of one",
         )
 

@@ -41,8 +41,8 @@ class OneProcessCollective(Rule):
 
     ## Reports
     A collective call is a call of `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal`,
-    Orbax's `save` or `restore`, or flax's `save_checkpoint` (from flax 0.6.11, unless you configure it differently).
-    Also a call of a project function that makes such a call.
+    Orbax's `save` or `restore`, or flax's `save_checkpoint` (from flax 0.6.11, unless
+    `flax_use_orbax_checkpointing` is off). Also a call of a project function that makes such a call.
 
     - proven: a collective call under `if jax.process_index() == 0:` or after `if jax.process_index() != 0: return`.
       Also under a flag, property, function or decorator that tests the process index, such as `is_main_process()`.
@@ -59,8 +59,11 @@ class OneProcessCollective(Rule):
     Make the call on all processes, and let one of them use the result.
 
     ## Limits
-    Not reported: notebooks, which run on one process, elementwise work on a global array, which needs no other process,
-    and a call that the other branch of the condition makes too.
+    Not reported:
+
+    - notebooks, which run on one process
+    - elementwise work on a global array, which needs no other process
+    - a call that the other branch of the condition makes too.
     """
 
     code = "SL809"

@@ -87,7 +87,7 @@ class ReplicaShardsCombined(Rule):
             node,
             f"`{name}` counts each shard several times: `{site.shown(node.value)}` is replicated along {along}."
             if name in _ADDING
-            else f"Rows of `{site.shown(node.value)}` occur once per device along {along}: its shards are copies.",
+            else f"`{name}` repeats rows: the shards of `{site.shown(node.value)}` along {along} are equal.",
             help="take one replica of each shard: `[s.data for s in x.addressable_shards if s.replica_id == 0]`",
             why=f"the spec doesn't name {along}, and {name} at {site.where(Place(site.file, joined))} takes all shards",
         )

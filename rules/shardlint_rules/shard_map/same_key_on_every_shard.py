@@ -8,7 +8,10 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
-_SPLIT = "split the key in place of replicating it: `jax.random.split(key, jax.local_device_count())`"
+_SPLIT = (
+    "split the key instead of replicating it: `jax.random.split(key, jax.local_device_count())`; with several "
+    "processes, fold in `jax.process_index()` first"
+)
 
 
 class SameKeyOnEveryShard(Rule):
@@ -26,7 +29,8 @@ class SameKeyOnEveryShard(Rule):
 
     ## Write instead
     Fold in the device index: `key = jax.random.fold_in(key, jax.lax.axis_index(axis))`. For a key that is replicated
-    for `pmap`, split it in place of replicating it: `jax.random.split(key, jax.local_device_count())`.
+    for `pmap`, split it instead of replicating it: `jax.random.split(key, jax.local_device_count())`. With several
+    processes, fold in `jax.process_index()` before that.
 
     ## Limits
     Not reported: numbers for replicated values such as parameters, numbers that broadcast over the shards, and keys
@@ -86,6 +90,7 @@ def _write_help(site: Site) -> str:
     if name:
         return f'fold in the device index: `key = jax.random.fold_in(key, jax.lax.axis_index("{name}"))`'
     return (
-        "split the key in place of replicating it: `jax.random.split(key, jax.local_device_count())`, or name the axis "
-        'of the pmap ("batch") and write `key = jax.random.fold_in(key, jax.lax.axis_index("batch"))`'
+        'name the axis of the pmap ("batch"), and write `key = jax.random.fold_in(key, jax.lax.axis_index("batch"))`; '
+        "or "
+        + _SPLIT
     )

@@ -92,7 +92,7 @@ class KeywordRenamed(Rule):
         names = {keyword.arg for keyword in site.call.keywords}
         fix = None
         if edits is not None and not names & {None, *POSITIONS[: len(given) - 1]}:
-            fix = site.fix(Safety.SAFE, "pass them by keyword", edits)
+            fix = site.fix(Safety.SAFE, "pass `mesh` and the specs by keyword", edits)
         yield site.finding(
             given[1],
             f"On {site.release('jax')} this raises TypeError: `jax.shard_map` takes only the function by position.",

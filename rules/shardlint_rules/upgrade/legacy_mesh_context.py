@@ -28,7 +28,7 @@ from shardlint_rules.upgrade._set_already import set_already
 class LegacyMeshContext(Rule):
     """`with mesh:` is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`.
 
-    `jax.set_mesh` behaves differently. Change the code that reads the mesh together with the context:
+    `jax.set_mesh` behaves differently. Where you change the context, change the code that reads the mesh too:
 
     | | `with mesh:` | `with jax.set_mesh(mesh):` |
     |---|---|---|

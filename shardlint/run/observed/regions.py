@@ -280,7 +280,7 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> RunFinding:
             "SL409",
         ),
         "own-positions": (
-            "local-as-global", "all shards get the positions of the first: these count from 0 on every device, and the "
+            "local-as-global", "every shard gets the positions of shard 0: they start at 0 on each device, and the "
             f"dimension is sharded over {axes}",
             f"add the offset of the shard, jax.lax.axis_index({axis}) * x.shape[...]", "",
         ),
