@@ -68,7 +68,8 @@ def meet_operands(call: Call, operands: Sequence[Layout], in_one_memory: bool = 
         operands = [replace(one, mesh=None, spec=None, committed=None) for one in operands]
     check_devices(call, arrays)
     found = common_properties(operands)
-    if not call.interpreter.traced and is_recent(call) is not True:
+    mixed = found.mesh is not None and found.mesh.is_mixed
+    if not call.interpreter.traced and (mixed or is_recent(call) is not True):
         found = replace(found, memory=settled_memory(call, found))
     if call.interpreter.traced or found.host or found.committed:
         return found

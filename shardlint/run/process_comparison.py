@@ -146,11 +146,11 @@ def _make_difference_finding(mine: Launch, theirs: Launch, other: int) -> RunFin
             "other-program", mine.name, mine.user_line,
             f"processes 0 and {other} compiled different programs for this call"
             + ("" if parts else (
-                ": the arguments have the same shapes, and a Python value that tracing reads is "
-                "another one"
+                ": the shapes of the arguments are equal, and a Python value that tracing reads "
+                "differs"
             )),
             tuple(parts),
-            advice="give all processes the same static arguments, Python numbers, closures and shapes: none from "
+            advice="give all processes the same static arguments, Python numbers and closures: none from "
             f"`{_INDEX}`, the time or the data of one process",
         )  # fmt: skip
     return RunFinding(

@@ -457,4 +457,4 @@ def _format_targets(names: Sequence[str]) -> str:
 
 
 def _describe_donation(kept: Sequence[str]) -> str:
-    return f'donate="{_MODE}", with {_format_targets(kept)} kept in the first argument'
+    return f'donate="{_MODE}", and pass {_format_targets(kept)} in the first argument, which is not donated'

@@ -30,7 +30,8 @@ class RulesNotInJitKey(Rule):
     - possible: such a second call with other arguments, for which jit may trace again.
 
     ## Write instead
-    Jit a separate function for each set of rules, or enter one set of rules around both calls.
+    Jit a separate function for each set of rules, and remove the jit of the function that they share, or enter one set
+    of rules around both calls.
     """
 
     code = "SL511"

@@ -44,10 +44,11 @@ _MAP = "jax.tree.map"
 _NEAR = (*PLACED_WORDS, "pmap", "device_count")
 _HALIAX = ("haliax.shard", "haliax.auto_sharded")
 _EINSHARD = "einshard.einshard"
+_ABSTRACT = "jax.sharding.use_abstract_mesh"
 # `jax.set_mesh(mesh)` is not here: as a statement it sets the mesh.
 _MANAGERS = (
     "jax.sharding.use_mesh",
-    "jax.sharding.use_abstract_mesh",
+    _ABSTRACT,
     "jax.experimental.mesh_utils.use_mesh",
 )
 
@@ -208,7 +209,7 @@ class DiscardedPlacement(Rule):
             f"`{last_name(site.call.func)}` as a statement sets no mesh: it is a context manager.",
             label="never entered",
             help=f"write `with {site.text()}:`"
-            if site.allows("jax", "<0.7.1")
+            if site.allows("jax", "<0.7.1") or site.api == _ABSTRACT
             else f"write `with jax.set_mesh({argument}):`",
             kept=_NOT_ENTERED,
         )

@@ -124,7 +124,7 @@ class DonatedTwice(Rule):
             raises = (
                 f"A step that donates the parameters and this state raises: both contain `{kept.name}`."
                 if params
-                else f"A step that donates this state deletes `{kept.name}`, and the next `init` raises."
+                else f"A step that donates this state deletes `{kept.name}`: the next state has a deleted array."
             )
             yield site.finding(
                 kept.node,

@@ -106,7 +106,7 @@ class IndivisibleConstraint(Rule):
         yield site.finding(
             target,
             f"{self._describe_effect(site)}: {_explain_indivisible(axis, size, split, names)}.",
-            why=f"the array is `{site.shown(array)}`; the effect is that of {site.release('jax')}"
+            why=f"the array is `{site.shown(array)}`; checked for {site.release('jax')}"
             + self._effect_outside_trace(site),
             help=f"pad the dimension to a multiple of {split}, or shard another dimension",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
@@ -210,7 +210,7 @@ def _report_size(site: Site, suffix: str, count: str, raises: bool) -> Finding:
     return site.report_violation(
         f"{effect}: dimension {said['dimension']} of {array} has size {said['size']}, {suffix} (`{said['axes']}`).",
         help=f"pad the dimension to a multiple of {count}, or shard another dimension",
-        why=f"the array is `{said['shape']}`; the effect is that of {site.release('jax')}",
+        why=f"the array is `{said['shape']}`; checked for {site.release('jax')}",
         harm=Harm.CRASH if raises else Harm.SILENT,
     )
 

@@ -146,7 +146,7 @@ def _make_finding(site: Site, array: ast.Call, owner: str) -> Finding:
         array,
         f"`{owner}` ignores its `{parameter}`: this array stays on the default device.",
         why=f"nothing reads `{parameter}`",
-        help=f"place the array with the parameter: `jax.device_put(..., {sharding})`; a method reads it from `self`",
+        help=f"place the array: `jax.device_put(..., {sharding})`; in a method, store the parameter in `self` first",
     )
 
 

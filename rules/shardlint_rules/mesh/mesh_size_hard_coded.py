@@ -27,8 +27,8 @@ _KEYWORDS = ("axis_names", "axis_types", "axis_shapes", "axis_sizes", "mesh_shap
 class MeshSizeHardCoded(Rule):
     """The sizes of a mesh do not match the number of simulated devices that the same file sets.
 
-    A mesh that does not match this number raises ValueError. The file sets the number with
-    `--xla_force_host_platform_device_count` or `jax_num_cpu_devices`.
+    A mesh of more devices raises ValueError. So do `create_device_mesh` and a reshape of all devices for fewer. The
+    file sets the number with `--xla_force_host_platform_device_count` or `jax_num_cpu_devices`.
 
     ## Reports
     - proven: a mesh with literal sizes whose product is larger than the number of simulated devices.

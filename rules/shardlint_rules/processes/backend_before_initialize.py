@@ -31,7 +31,7 @@ _DEPTH = 2
 class BackendBeforeInitialize(Rule):
     """The backend starts before `jax.distributed.initialize` is called.
 
-    `initialize` then raises RuntimeError. In old releases each process continued as a separate cluster.
+    `initialize` then raises RuntimeError.
 
     ## Reports
     - proven: `jax.distributed.initialize()`, or a call of a project function that calls it, after a statement that

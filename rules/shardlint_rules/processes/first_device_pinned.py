@@ -84,7 +84,7 @@ class FirstDevicePinned(Rule):
     Writes `jax.local_devices()`. Safe: with one process both lists are equal.
 
     ## Limits
-    Not reported: tests, benchmarks and notebooks, functions that nothing refers to in a project that is no package,
+    Not reported: tests, benchmarks and notebooks, unused functions of a project that is not an installable package,
     programs that replace `jax.devices`, and `jax.devices("cpu")` before jax 0.4.21, which lists only the CPUs of this
     process.
     """

@@ -48,7 +48,7 @@ class OneProcessCollective(Rule):
       Also under a flag, property, function or decorator that tests the process index, such as `is_main_process()`.
     - `branch` (likely): a collective call that also depends on a second condition, which may skip the call.
     - `global-array` (likely): only one process runs a jitted or `jax.numpy` function on a global array, and the
-      function communicates: a sum over all dimensions, `x[0]`, or code that shardlint cannot read.
+      function communicates: a sum over all dimensions, `x[0]`. Code that shardlint cannot read counts too.
     - `global-array-by-layout` (possible): such a function that communicates only for some shardings: `x @ w`, a sum
       over one dimension, `reshape`.
     - `by-name` (possible): a collective call, if only a name such as `is_main` shows that one process runs the code.

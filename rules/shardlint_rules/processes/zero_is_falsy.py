@@ -23,9 +23,9 @@ _INDEX = compile_lazily(r"(?i)(?:^|_)(?:index|idx|id|rank|ordinal)$")
 class ZeroIsFalsy(Rule):
     """A process count is compared with zero, or process index 0 is treated as missing.
 
-    There is at least one process, so the comparison is always true or always false. All processes or none then write
-    the file. `index or jax.process_index()` treats index 0 as missing, and replaces an explicit 0 with
-    `jax.process_index()`.
+    There is at least one process, so the comparison is always true or always false. So all processes or none run the
+    code that is meant for one. `index or jax.process_index()` treats index 0 as missing, and replaces an explicit 0
+    with `jax.process_index()`.
 
     ## Reports
     - proven: `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0`, or `not jax.process_count()`.

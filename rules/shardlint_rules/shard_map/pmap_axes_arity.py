@@ -27,7 +27,8 @@ class PmapAxesArity(Rule):
     Write one entry for each argument or result, or a single number for all of them.
 
     ## Limits
-    Arguments passed by keyword and omitted defaults have no entry. Entries for static arguments are optional.
+    Arguments passed by keyword and omitted defaults have no entry. A static
+    argument needs an entry only if a mapped argument comes after it.
     """
 
     code = "SL420"

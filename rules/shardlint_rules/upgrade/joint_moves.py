@@ -389,7 +389,7 @@ def _fix_all_together(site: Site, plan: Plan) -> Fix | str:
     if others:
         shown = ", ".join(others[:_SHOWN_MOST]) + (", ..." if len(others) > _SHOWN_MOST else "")
         why += f"; it works only together with the edits in {shown}"
-    message = "write jax.set_mesh, jax.jit and get_abstract_mesh() together"
+    message = "replace together: `with mesh:` by jax.set_mesh, pjit by jax.jit, thread_resources by get_abstract_mesh"
     return site.fix(
         Safety.UNSAFE,
         message,

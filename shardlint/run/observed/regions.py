@@ -271,12 +271,12 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> RunFinding:
         "own-place": (
             "local-as-global", f"{seen.get('name')} gives an index within the shard, and it is used as a global index: "
             f"the dimension is sharded over {axes}",
-            f"add the offset of the shard to the index (jax.lax.axis_index({axis}) * x.shape[...]), and compare the "
-            "values of all devices", "SL409",
+            f"add the offset of the shard to the index (jax.lax.axis_index({axis}) * x.shape[...]), gather values and "
+            f"indices with jax.lax.all_gather over {axis}, and keep the index of the best value", "SL409",
         ),
         "own-running": (
             "local-as-global", f"{seen.get('name')} starts again on each device: the dimension is sharded over {axes}",
-            f"add the totals of the devices before this one: jax.lax.all_gather of each last row over {axis}",
+            f"add the totals of the devices before this one: jax.lax.all_gather(last row, {axis})[:i].sum(0)",
             "SL409",
         ),
         "own-positions": (
@@ -330,15 +330,15 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> RunFinding:
             "for the variance; its square root is the standard deviation", "",
         ),
         "own-rank": (
-            "nonlinear-of-mean", "the result is not the quantile or order statistic of all rows: this averages those "
-            f"of each device over {axes}",
+            "nonlinear-of-mean", f"the result is no quantile of all rows: it is the mean over {axes} of the "
+            "quantiles of each device's rows",
             f"write x = jax.lax.all_gather(x, {axis}, tiled=True) before the quantile, and keep the pmean: it marks "
             "the result as equal on all devices", "",
         ),
         "own-slots": (
             "local-as-global", "rows of several devices are written to one position: each device counts from 0, and "
             f"the writes are added up over {axes}",
-            f"add the counts of the devices before this one: jax.lax.all_gather of each last row over {axis}",
+            f"add the counts of the devices before this one: jax.lax.all_gather(count, {axis})[:i].sum(0)",
             "SL409",
         ),
         "bias-summed": (
