@@ -156,7 +156,7 @@ def test_the_rule_that_the_page_on_rules_writes_is_one(monkeypatch: pytest.Monke
     block = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert block is not None
     made: dict[str, object] = {"__name__": "shardlint_testpack"}
-    exec(block[1].replace("SL239", "XT998"), made)  # a code of this project is not a pack's to claim
+    exec(block[1].replace("SL299", "XT998"), made)  # a code of this project is not a pack's to claim
     monkeypatch.setattr(shardlint_testpack, "ScalarDonated", made["ScalarDonated"], raising=False)
     monkeypatch.setitem(shardlint_testpack.RULES, "XT998", "shardlint_testpack:ScalarDonated")
     registry.forget_packs()
