@@ -68,10 +68,10 @@ raise NotImplementedError
 '''
 
 PROOF = """# docs/verify-reference.md describes the keys.
-[[bad]]
+[bad]
 shows = "TODO: raises, warns, sharding, numbers or donation"
 
-[[good]]
+[good]
 """
 
 
