@@ -164,6 +164,8 @@ def apply_unary(call: Call) -> Value:
         return array_like(
             replace(call, name=f"{call.name.rpartition('.')[0]}.zeros_like", args=(array,), keywords={})
         )
+    elif call.function_name == "imag" and is_recent(call) is not True:
+        base = replace(base, varying=None if base.varying else base.varying)  # of a real array it is made anew
     if (
         base.figure is not None
         and base.figure.kind == "term"
