@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.facts.logical_rules import LogicalRules
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.flax.logical_names import named_under_rules
+from shardlint_rules.flax.logical_names import find_named_arrays
 
 _OF_WEIGHTS = ("flax.linen.with_logical_partitioning", "flax.linen.logical_to_mesh_axes")
 
@@ -47,27 +48,30 @@ class LogicalAxesCollide(Rule):
     @detector("call")
     def find_lost_names(self, site: Site) -> Iterator[Finding]:
         """Each name that loses its mesh axis."""
-        found = named_under_rules(site)
-        if found is None:
-            return
-        names, tables = found
-        all_names = [name for _, name in names]
-        asked = [table for table in tables if any(ruled in all_names for ruled, _ in table.rules)]
-        for node, name in names:
-            lost = [
-                (table, one) for table in asked if (one := _lost_axes(all_names, name, table)) is not None
-            ]
-            # A configuration may be of another model: it counts only if all do so.
-            if not lost or (len(lost) < len(asked) and all(table.configured for table, _ in lost)):
-                continue
-            axes, winner = lost[0][1]
-            yield site.finding(
-                node,
-                f"The dimension `{name}` is replicated: `{winner}` takes its mesh axis `{axes[0]}`.",
-                why=f"the rule of {winner!r} comes first, and a mesh axis shards one dimension of an array",
-                help=f'map {name!r} to another mesh axis, or add the last rule ("{name}", None) if it stays replicated',
-                certainty=Certainty.POSSIBLE if any(table.assumed for table in asked) else Certainty.PROVEN,
-            )
+        for names, tables in find_named_arrays(site):
+            yield from _find_lost_names(site, names, tables)
+
+
+def _find_lost_names(
+    site: Site, names: list[tuple[ast.expr, str]], tables: tuple[LogicalRules, ...]
+) -> Iterator[Finding]:
+    all_names = [name for _, name in names]
+    asked = [table for table in tables if any(ruled in all_names for ruled, _ in table.rules)]
+    for node, name in names:
+        lost = [
+            (table, one) for table in asked if (one := _lost_axes(all_names, name, table)) is not None
+        ]
+        # A configuration may be of another model: it counts only if all do so.
+        if not lost or (len(lost) < len(asked) and all(table.configured for table, _ in lost)):
+            continue
+        axes, winner = lost[0][1]
+        yield site.finding(
+            node,
+            f"The dimension `{name}` is replicated: `{winner}` takes its mesh axis `{axes[0]}`.",
+            why=f"the rule of {winner!r} comes first, and a mesh axis shards one dimension of an array",
+            help=f'map {name!r} to another mesh axis, or add the last rule ("{name}", None) if it stays replicated',
+            certainty=Certainty.POSSIBLE if any(table.assumed for table in asked) else Certainty.PROVEN,
+        )
 
 
 def _lost_axes(names: list[str], name: str, table: LogicalRules) -> tuple[tuple[str, ...], str] | None:

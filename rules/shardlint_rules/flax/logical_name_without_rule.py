@@ -10,7 +10,7 @@ from typing import ClassVar
 from shardlint.facts.logical_rules import LogicalRules
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.flax.logical_names import TAKERS, named_under_rules
+from shardlint_rules.flax.logical_names import TAKERS, find_named_arrays
 
 _OF_WEIGHTS = ("flax.linen.with_logical_partitioning", "flax.linen.logical_to_mesh_axes")
 _LETTERS = 4
@@ -25,7 +25,7 @@ class LogicalNameWithoutRule(Rule):
 
     ## Reports
     A name is reported only if all rules are known: they are passed to the call, set in the project's code, or listed in
-    its YAML or TOML configs.
+    its YAML or TOML configs. A helper of the same file may pass the name on: `def init(*names)`.
 
     - proven: a name without a rule in `nn.with_logical_constraint`, `nn.with_logical_partitioning` or
       `nn.logical_to_mesh_axes`, if a name with a rule is nearly the same.
@@ -58,10 +58,12 @@ class LogicalNameWithoutRule(Rule):
     @detector("call")
     def find_names(self, site: Site) -> Iterator[Finding]:
         """Each name without a rule."""
-        found = named_under_rules(site)
-        if found is None:
-            return
-        names, tables = found
+        for names, tables in find_named_arrays(site):
+            yield from self._find_names_of_array(site, names, tables)
+
+    def _find_names_of_array(
+        self, site: Site, names: list[tuple[ast.expr, str]], tables: tuple[LogicalRules, ...]
+    ) -> Iterator[Finding]:
         every = frozenset().union(*(table.ruled_names for table in tables))
         whole = (
             site.api in _OF_WEIGHTS
