@@ -342,7 +342,14 @@ KINDS = (
         says="{callee} takes a sharding, and gets a value that is not one",
         help="write NamedSharding(mesh, P(...))",
     ),
-    Kind("not-addressable", r"non-?addressable", ("SL807", "SL808", "SL812", "SL815")),
+    Kind(
+        "not-addressable",
+        r"non-?addressable",
+        ("SL807", "SL808", "SL812", "SL815"),
+        says="{callee} reads the values of an array of which other processes hold a part",
+        help="gather it on all processes: multihost_utils.process_allgather({array}, tiled=True); "
+        "or read the addressable_shards of each process",
+    ),
     Kind(
         "jit-keyword",
         r"`?(?:jit|pmap)kwargs`? cannot contain|donate=\.\.\.\)` must be one of",
