@@ -151,6 +151,11 @@ class _Lines:
                             whole[f"{leaf['name']} "] = first_line(leaf["put"])
                     elif leaf["made"] and leaf["held"] == leaf["bytes"]:
                         made.setdefault(f"{leaf['name']} ", first_line(leaf["made"]))
+        self._cut = {
+            replace(first_line(one["scanned"]), function=""): first_line(one["lines"])
+            for one in events.events_of_kind("cut")
+        }
+        """Of scans over what a `reshape` has cut in two, the line of that, which decides what is sharded."""
         self._laid = events.constraints_by_line
         self._callers: dict[str, set[str]] = defaultdict(set)
         """Of each line with constraints, the lines that called its function."""
@@ -194,8 +199,11 @@ class _Lines:
             known = self._deciding_lines(found, places) + known
             found = self._move_to_constraint(found)
             if found.kind == "replicated":
-                found = self._move_to_making_call(found, {word for word, _ in known})
+                found = self._move_to_making_call(found, places, {word for word, _ in known})
         known = [(word, keyword_line(line, found.kind) if word == "jitted" else line) for word, line in known]
+        cut = self._cut.get(replace(found.line, function="")) if found.kind == "scanned" else None
+        if cut is not None and cut.file:
+            found = replace(found, line=cut, see=(("scanned", found.line), *found.see))
         tests = self._tests.get((found.line.file, found.line.line), ())
         retyped = self._retyped.get((found.line.file, found.line.line))
         if found.kind == "donation" and retyped is not None:
@@ -223,11 +231,15 @@ class _Lines:
                 )  # fmt: skip
         return finding
 
-    def _move_to_making_call(self, finding: RunFinding, known: Collection[str]) -> RunFinding:
+    def _move_to_making_call(
+        self, finding: RunFinding, places: Sequence[Line], known: Collection[str]
+    ) -> RunFinding:
         """A finding about arguments that another call gave whole, at that call: there it can be mended. Where something
         placed them or decided how they lie, and no call gave them all so, those lines are told of anyway.
         """
-        made = self._made.get((finding.line.file, finding.line.line), {})
+        made: dict[str, Line] = {}
+        for place in places:
+            made.update(self._made.get((place.file, place.line), {}))
         by = [next((line for leaf, line in made.items() if one.startswith(leaf)), None) for one in finding.arrays]
         lines = {line for line in by if line is not None}
         if len(lines) != 1 or ({"placed", "its sharding"} & set(known) and None in by):

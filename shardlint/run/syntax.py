@@ -174,6 +174,14 @@ def _own_returns(node: ast.AST) -> list[ast.Return]:
     return [one for child in ast.iter_child_nodes(node) for one in _own_returns(child)]
 
 
+def holds_string(place: Line, text: str) -> bool:
+    """Return whether a statement of a line has a string."""
+    return any(
+        isinstance(node, ast.Constant) and node.value == text and node.lineno == place.line
+        for node in ast.walk(parse_file(place.file))
+    )
+
+
 def pair_line(file: str, key: str) -> int:
     """The line of a file at which a name is paired with something, `{"embed": "data"}`, `("embed", "data")` or
     `dict(embed="data")`; 0 if there is none, or several.

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from . import first_runs, meshes, replicas, wrapper_arguments
 from .event_sink import silence_errors, write_event
-from .frames import find_discarding_line, user_stack
+from .frames import find_discarding_line, is_user, line_of, user_stack
 from .requested_placements import bytes_of
 from .values import axes_in
 
 _MOST = 1000
 _mapped: set[str] = set()
+
+
+_naming: dict[tuple[str, ...], list[Any]] = {}
 
 
 def _follow_calls(module: Any, name: str, after: Callable[..., None]) -> Any:
@@ -36,6 +40,7 @@ def _follow_calls(module: Any, name: str, after: Callable[..., None]) -> Any:
 def _watch_flax_spmd(module: Any) -> None:
     pairs = [
         _follow_calls(module, "with_logical_constraint", _note_logical_constraint),
+        _follow_calls(module, "with_logical_partitioning", _note_naming),
         _follow_calls(module, "logical_to_mesh_axes", functools.partial(_note_logical_axes, module)),
         _follow_calls(module, "logical_to_mesh_sharding", functools.partial(_note_logical_shardings, module)),
     ]
@@ -50,7 +55,9 @@ def _watch_flax_spmd(module: Any) -> None:
 
 def _watch_flax_linen(module: Any) -> None:
     spmd = sys.modules.get("flax.linen.spmd")
-    for name in ("with_logical_constraint", "logical_to_mesh_axes", "logical_to_mesh_sharding"):
+    for name in (
+        "with_logical_constraint", "with_logical_partitioning", "logical_to_mesh_axes", "logical_to_mesh_sharding",
+    ):  # fmt: skip
         if spmd is not None and hasattr(module, name):
             setattr(module, name, getattr(spmd, name))
 
@@ -73,6 +80,11 @@ def _note_logical_constraint(
                 lines=lines,
                 bytes=_tree_size(x),
             )
+
+
+def _note_naming(frame: Any, result: Any, function: Any, names: Any, *args: Any, **kwargs: Any) -> None:
+    """Remember the first line that gives these names to the dimensions of an array."""
+    _naming.setdefault(tuple(map(str, names)), user_stack())
 
 
 def _note_logical_shardings(
@@ -106,14 +118,14 @@ def _note_logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: 
     known = {key for key, _ in rules}
     # Rules that say None of some name are meant to list them all.
     lists_all = any(value is None for _, value in rules)
-    lines = user_stack()
+    lines, named = user_stack(), _naming.get(tuple(map(str, names)), [])
     parts = list(result) if result is not None else []
     for at, name in enumerate(names):
         if not isinstance(name, str) or not lines or not rules:
             continue
         if name not in known:
             if lists_all:
-                write_event("logical", what="no-rule", name=name, names=list(map(str, names)), lines=lines)
+                write_event("logical", what="no-rule", name=name, names=list(map(str, names)), lines=lines, named=named)
             continue
         said = [value for key, value in rules if key == name]
         targets = [value for value in said if value is not None]
@@ -124,6 +136,7 @@ def _note_logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: 
                 name=name,
                 names=list(map(str, names)),
                 lines=lines,
+                named=named,
                 axis=str(targets[0]),
             )
             continue
@@ -140,6 +153,7 @@ def _note_logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: 
                 name=name,
                 names=list(map(str, names)),
                 lines=lines,
+                named=named,
                 axis=str(targets[0]),
             )
 
@@ -179,10 +193,19 @@ def _note_filter_shard(frame: Any, result: Any, x: Any, *args: Any, **kwargs: An
 def _watch_haliax(module: Any) -> None:
     for name in ("shard", "auto_sharded"):
         _follow_calls(module, name, functools.partial(_note_hax_shard, f"hax.{name}"))
+    _follow_calls(module, "named_jit", _note_named_jit)
     partitioning = sys.modules["haliax.partitioning"]
     _follow_calls(partitioning, "pspec_for_axis", functools.partial(_note_mapped_axes, partitioning))
     if hasattr(partitioning, "_NamedJitWrapper"):
         wrapper_arguments.watch_calls(partitioning._NamedJitWrapper)
+
+
+def _note_named_jit(frame: Any, result: Any, function: Any = None, *args: Any, **kwargs: Any) -> None:
+    """`jax.jit` is called by haliax, each time the result is: the user's line is that of `named_jit`."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if function is not None else None
+    if code is not None and is_user(frame.f_code.co_filename):
+        defined = [code.co_filename, code.co_firstlineno, code.co_name]
+        write_event("jitted", defined=defined, line=line_of(frame))
 
 
 def _note_mapped_axes(module: Any, frame: Any, result: Any, axes: Any, mapping: Any = None) -> None:

@@ -115,6 +115,8 @@ def _note_lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donate
         write_event("laid-out", lines=laid, by=by, axes=axes, decided=sharding_origins.deciding_lines(sharding))
     for each in (*program.find_requests(jaxpr), *short_specs.find_short_constraints(jaxpr)):
         write_event("asked", function=facts["name"], **each)
+    for scanned, cut in program.scans_of_cut_rows(jaxpr):
+        write_event("cut", scanned=scanned, lines=cut)
     captured_constants.note_captured(closed, facts["name"], facts["defined"], lines)
     _check_taken_parts(jaxpr, donated, facts)
     _note_keyword_donation(source, jaxpr, donated, facts)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .frames import user_lines_of_traceback
-from .values import RANDOM, axes_in, inner_jaxpr
+from .values import RANDOM, axes_in, inner_jaxpr, scan_counts
 
 _STEPS = 24
 _ARRANGES = frozenset(("transpose", "pad", "convert_element_type", "copy", "squeeze", "expand_dims", "real", "conj"))
@@ -131,10 +131,28 @@ def cut_apart(jaxpr: Any) -> dict[int, list[Any]]:
     """The results whose first dimension a `reshape` has cut in two, by their numbers, with its lines."""
     found = {}
     for at, eqn in _result_operations_named(jaxpr, "reshape"):
-        shape, out = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
-        if len(out) == len(shape) + 1 and out[:1] != shape[:1] and out[2:] == shape[1:]:
+        if _cuts_first_dimension(eqn):
             found[at] = user_lines_of_traceback(eqn.source_info.traceback)[:2]
     return found
+
+
+def _cuts_first_dimension(eqn: Any) -> bool:
+    shape, out = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+    return len(out) == len(shape) + 1 and out[:1] != shape[:1] and bool(out[2:] == shape[1:])
+
+
+def scans_of_cut_rows(jaxpr: Any) -> Iterator[tuple[list[Any], list[Any]]]:
+    """The lines of each scan over what a `reshape` has cut in two, and those of the `reshape`."""
+    makers: dict[Any, Any] = {}
+    for eqn, _, _ in iterate_operations(jaxpr):
+        if eqn.primitive.name == "reshape" and _cuts_first_dimension(eqn):
+            makers[eqn.outvars[0]] = eqn
+        elif eqn.primitive.name == "scan":
+            consts, carried = scan_counts(eqn)
+            made = [makers[one] for one in eqn.invars[consts + carried :] if not hasattr(one, "val") and one in makers]
+            if made:
+                lines = (user_lines_of_traceback(one.source_info.traceback)[:2] for one in (eqn, made[0]))
+                yield (next(lines), next(lines))
 
 
 def _result_operations_named(jaxpr: Any, name: str) -> Iterator[tuple[int, Any]]:

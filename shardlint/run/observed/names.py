@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardlint.run.findings import RunFinding
-from shardlint.run.observed.events import Events, first_line, format_array, function_of_place
+from shardlint.run.observed.events import Events, first_line, format_array, function_of_place, make_line
 from shardlint.run.run import DATA
-from shardlint.run.syntax import pair_line
+from shardlint.run.syntax import holds_string, pair_line
 from shardlint.verify.facts import Line
 from shardlint.verify.texts import size_text
 
@@ -17,7 +17,7 @@ _SHARE = 10
 
 
 def find_logical_names(events: Events) -> Iterator[RunFinding]:
-    """Each name once, at the line that has it resolved."""
+    """Each name once, at the line that gives it to a dimension, or else at that which has it resolved."""
     seen: set[Any] = set()
     for one in events.events_of_kind("logical"):
         names = ", ".join(map(repr, one["names"]))
@@ -51,9 +51,12 @@ def find_logical_names(events: Events) -> Iterator[RunFinding]:
                 f"already uses its mesh axis {one['axis']!r}"
             )
             advice = f"map {one['name']!r} or the name of the other dimension to another mesh axis"
+        resolved = first_line(one["lines"])
+        naming = [line for line in map(make_line, one.get("named", ())) if holds_string(line, one["name"])]
         yield RunFinding(
-            "logical-axes", function_of_place(one["lines"][0]), first_line(one["lines"]), text, advice=advice,
+            "logical-axes", function_of_place(one["lines"][0]), naming[0] if naming else resolved, text, advice=advice,
             code={"no-rule": "SL510", "no-rules": ""}.get(one["what"], "SL518"),
+            see=(("resolved", resolved),) if naming else (),
         )  # fmt: skip
 
 
