@@ -10,6 +10,7 @@ from . import mapped_functions
 from .frames import place_of_source, user_lines_of_traceback
 from .parameters import parameter_draws
 from .partial_results import check_scaled_parts
+from .program import iterate_operations
 from .shard_as_whole import check_local_parts
 from .values import NONE, ROUNDS, TYPES, Names, Region, Value, inner_jaxpr, is_count_constant, is_key
 from .varying_axes import walk_jaxpr
@@ -142,7 +143,18 @@ def judge_body(
         region.seen = [
             one for one in region.seen if one["what"] not in drawn or str(one["lines"][0]) not in kept
         ]
+    for one in region.seen:
+        if one["what"] in (*drawn, "same-parts"):
+            one["split"] = _first_split_of_key(body)
     return region
+
+
+def _first_split_of_key(body: Any) -> list[Any]:
+    """The line that first makes other keys of one: there it can be made a key of this device."""
+    for eqn, _, _ in iterate_operations(body):
+        if eqn.primitive.name in ("random_split", "random_fold_in"):
+            return user_lines_of_traceback(eqn.source_info.traceback)[:1]
+    return []
 
 
 def _check_result(

@@ -135,6 +135,7 @@ def _make_finding(seen: dict[str, Any], region: dict[str, Any]) -> RunFinding:
         if where.file and where != place
     )
     see += tuple(("passed", line) for line in sources[1:])
+    see += tuple(("key split", where) for where in map(make_line, seen.get("split", ())) if where.line != place.line)
     # What stands in a helper is named where the function that is mapped calls it, too.
     helpers = (("inside, called", make_line(each)) for each in seen["lines"][1:3])
     known = {(each.file, each.line) for _, each in see} | {(place.file, place.line)}
