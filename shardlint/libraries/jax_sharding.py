@@ -483,7 +483,11 @@ def pad_spec(array: Layout, spec: PartitionSpec) -> Spec:
 
 
 def _mark_committed(leaf: Value) -> Value:
-    return leaf if not isinstance(leaf, Layout) or leaf.committed else Layout(leaf.shape, leaf.dtype)
+    """A leaf where it was; in which memory it is then, releases differ."""
+    if not isinstance(leaf, Layout):
+        return leaf
+    memory = leaf.memory if leaf.memory == "device" else None
+    return replace(leaf, memory=memory) if leaf.committed else Layout(leaf.shape, leaf.dtype)
 
 
 def _check_automatic(call: Call, kind: str, target: Value) -> bool:
