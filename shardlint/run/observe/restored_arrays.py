@@ -44,8 +44,8 @@ def _note_restored(result: Any, caller: Any, name: str) -> None:
     # What orbax restores of several items is no tree of jax.
     result = dict(result.items()) if name == ORBAX and hasattr(result, "items") else result
     for one in jax.tree_util.tree_leaves(result)[:_LEAVES]:
-        kind = "addressable_shards" if name == ORBAX else "__array_interface__"
-        if hasattr(one, kind) and bytes_when_whole(one) >= _LEAST:
+        known = hasattr(one, "__array_interface__") or (name == ORBAX and hasattr(one, "addressable_shards"))
+        if known and bytes_when_whole(one) >= _LEAST:
             lines = lines or lines_at_call(caller)
             first_runs.note_host(one, lines, name)
 
