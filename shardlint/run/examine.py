@@ -260,6 +260,10 @@ def _all_findings(
         (str(one["defined"][0]), int(one["defined"][1])): int(one["times"])
         for one in events.events_of_kind("jitted-times")
     }
+    ahead = {
+        (str(one["defined"][0]), int(one["defined"][1])): first_line(one["lines"])
+        for one in events.events_of_kind("ahead")
+    }
     found: list[RunFinding] = []
     for each in functions:
         found += rules.find_rematerialised(each, run)
@@ -276,7 +280,8 @@ def _all_findings(
             )
             found += layouts.find_layout_mistakes(each, run)
             place = each[0].function.line
-            found += find_recompilations(each, run, made.get((place.file, place.line), 0))
+            at = place.file, place.line
+            found += find_recompilations(each, run, made.get(at, 0), ahead.get(at))
     found += placement.find_nothing_split(run)
     found += placement.find_unused_axes(run)
     found += placement.used_in_part(functions, run)

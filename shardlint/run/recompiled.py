@@ -10,6 +10,7 @@ from itertools import pairwise
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import RunFinding
 from shardlint.run.run import Run, is_state
+from shardlint.verify.facts import Line
 
 # A finding only from so many programs on, and only where it costs something or moves large arrays: every program
 # has scalars that come from the host once, and tests call jax.jit again and again. The cost is that of the program,
@@ -25,13 +26,23 @@ _UNNAMED = "_internal_pmap_axis_name"
 _AHEAD = " not placed -> P("
 
 
-def find_recompilations(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[RunFinding]:
+def find_recompilations(
+    each: Sequence[Compiled], run: Run, made: int = 0, ahead: Line | None = None
+) -> Iterator[RunFinding]:
     """A function compiled again: for the same shapes placed differently, or again and again. `made` is how often it was
-    given to `jax.jit` or `jax.pmap`, where that is three times or more.
+    given to `jax.jit` or `jax.pmap`, where that is three times or more, and `ahead` where it is compiled ahead of time.
     """
     for process in dict.fromkeys(one.process for one in each):
         mine = [one for one in each if one.process == process]
         cost = sum(one.size for one in mine[1:])
+        if ahead is not None and (split := [text for one in pairwise(mine) for text in _arguments_split_later(*one)]):
+            yield RunFinding(
+                "recompiled", mine[0].function.name, ahead,
+                "the first call compiles again: this compiles ahead of time for arguments that are not sharded",
+                tuple(dict.fromkeys(split)), "pass jax.ShapeDtypeStruct(shape, dtype, sharding=...)",
+                see=(("defined", mine[0].function.line),),
+            )  # fmt: skip
+            continue
         what = _arguments_placed_differently(mine, cost, run)
         if what:
             why = ": the arguments had the same shapes and other shardings"
@@ -62,6 +73,14 @@ def find_recompilations(each: Sequence[Compiled], run: Run, made: int = 0) -> It
                 tuple(dict.fromkeys(what)),
                 advice,
             )
+
+
+def _arguments_split_later(before: Compiled, after: Compiled) -> list[str]:
+    """The arguments that were on every device or nowhere for one compilation, and are sharded for the next."""
+    if [(one.where, one.array) for one in before.arguments] != [(one.where, one.array) for one in after.arguments]:
+        return []
+    whole = (" not placed -> P(", " devices -> P(")
+    return [text for text in describe_changes(before, after) if any(one in text for one in whole)]
 
 
 def _is_recompiled_in_loop(mine: Sequence[Compiled], made: int) -> bool:

@@ -111,10 +111,18 @@ def _find_idle_in_products(
         if each[0].function.line.file != file or each[0].function.line.line != number:
             continue
         for compiled in distinct_compilations(each):
+            if _is_another_program(one, compiled):
+                continue
             found = _find_split_by_weights(one, compiled, made) or _find_repeated_work(one, compiled, made, used)
             if found is not None:
                 return found
     return None
+
+
+def _is_another_program(one: dict[str, Any], compiled: Compiled) -> bool:
+    """Return whether a program was compiled for other arguments than a call has: ahead of time, say."""
+    split = {leaf["name"] for leaf in one["taken"] if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"]}
+    return any(leaf.where in split and leaf.copies == compiled.partitions for leaf in compiled.arguments)
 
 
 def _find_repeated_work(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import weakref
+from itertools import takewhile
 from typing import Any
 
 from . import (
@@ -19,7 +21,7 @@ from . import (
 )
 from .argument_uses import find_taken_parts
 from .event_sink import silence_errors, write_event
-from .frames import place_of_source, user_lines_of_traceback, user_stack
+from .frames import is_user, place_of_source, user_lines_of_traceback, user_stack, walk_frames
 
 # What is known of a computation, and of the executable made from it; both are jax's own objects.
 computations: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
@@ -115,6 +117,8 @@ def _note_lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donate
         write_event("laid-out", lines=laid, by=by, axes=axes, decided=sharding_origins.deciding_lines(sharding))
     for each in (*program.find_requests(jaxpr), *short_specs.find_short_constraints(jaxpr)):
         write_event("asked", function=facts["name"], **each)
+    if facts["defined"] and _is_compiled_ahead():
+        write_event("ahead", defined=facts["defined"], lines=lines)
     for scanned, cut in program.scans_of_cut_rows(jaxpr):
         write_event("cut", scanned=scanned, lines=cut)
     captured_constants.note_captured(closed, facts["name"], facts["defined"], lines)
@@ -131,6 +135,12 @@ def _note_lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donate
             write_event("region", **seen)
     if pmap:
         _body_of_pmap(kwargs, jaxpr, facts)
+
+
+def _is_compiled_ahead() -> bool:
+    """Return whether the user's code calls the method `lower`, and not the function itself."""
+    frames = takewhile(lambda frame: not is_user(frame.f_code.co_filename), walk_frames(sys._getframe(1)))
+    return any(frame.f_code.co_name == "lower" for frame in frames)
 
 
 @silence_errors
