@@ -17,7 +17,7 @@ def forward(w, x):
 
 
 w = np.random.default_rng(0).normal(size=(512, 2048)).astype(np.float32)
-w = jax.device_put(w, sharding_for("weight"))  # here SL226
+w = jax.device_put(w, sharding_for("weight"))  # here
 x = jax.device_put(np.ones((64, 512), np.float32), NamedSharding(mesh, P("data")))
 for _ in range(3):
     x = forward(w, x)

@@ -9,7 +9,7 @@ mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
 
 def shard(w, spec):
     try:
-        return jax.device_put(w, NamedSharding(mesh, spec))  # here SL209
+        return jax.device_put(w, NamedSharding(mesh, spec))  # here
     except ValueError:
         return w
 
