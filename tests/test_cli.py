@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -588,3 +589,82 @@ def test_it_runs_as_a_module_and_as_a_script(write: Write, start: Start) -> None
     if script.exists():
         ran = subprocess.run([script, "--version"], capture_output=True, timeout=120)
         assert ran.stdout.startswith(b"shardlint, version ")
+
+
+# listing, watching
+
+
+def test_quiet_prints_findings_and_nothing_else(write: Write, run: Run) -> None:
+    root = write({"x.py": PUT, "y.py": "x = 1\n"})
+    ran = run("check", "--quiet", "--output-format", "concise", cwd=root)
+    assert (ran.code, ran.err, len(ran.out.splitlines())) == (1, "", 1)
+    assert run("check", "-q", "--statistics", "x.py", cwd=root).out.splitlines()[0].startswith("1  XT101")
+    ran = run("check", "--quiet", "y.py", cwd=root)
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    ran = run("check", "--quiet", "y.py", "no.py", cwd=root)
+    assert (ran.code, ran.out) == (2, "no.py: no such file or directory\n"), "the reason of a failure is printed"
+
+
+def test_show_files_lists_what_would_be_checked(write: Write, run: Run) -> None:
+    files = {"x.py": "(", "a/y.py": "", "z.txt": "", "old/x.py": "", "shardlint.toml": 'exclude = ["old"]'}
+    ran = run("check", "--show-files", cwd=write(files))
+    assert (ran.code, ran.out.splitlines(), ran.err) == (0, ["a/y.py", "x.py"], "")
+
+
+def test_show_settings_names_the_source_of_each(write: Write, run: Run) -> None:
+    root = write(
+        {
+            "x.py": PUT,
+            "base.toml": 'certainty = "proven"\nignore = ["XT102"]\n',
+            "pyproject.toml": '[tool.shardlint]\nextend = "base.toml"\nselect = ["XT1"]\n',
+            "sub/y.py": "",
+            "sub/shardlint.toml": "",
+        }
+    )
+    ran = run("check", "--show-settings", "--ignore", "XT103", cwd=root)
+    assert (ran.code, ran.err) == (0, "")
+    lines = [" ".join(line.split()) for line in ran.out.splitlines()]
+    assert lines[0] == "Settings of . (pyproject.toml)"
+    assert 'select ["XT1"] pyproject.toml' in lines
+    assert 'ignore ["XT102", "XT103"] base.toml and --ignore' in lines
+    assert 'certainty "proven" base.toml' in lines
+    assert "exclude [] default" in lines
+    assert f"Settings of sub ({Path('sub', 'shardlint.toml')})" in lines
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGINT to a child")
+def test_watch_checks_again_until_it_is_interrupted(write: Write) -> None:
+    root = write({"x.py": "x = 1\n"})
+    command = [sys.executable, "-m", "shardlint", "check", "--watch", "--select", "XT"]
+    environment = {**os.environ, "PYTHONPATH": str(PACK)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=root, env=environment, **pipes) as process:
+        assert process.stdout is not None
+
+        def read_report() -> str:
+            lines = iter(process.stdout.readline, "")
+            return "".join(iter(lambda: next(lines), "Watching for changes. Ctrl-C ends it.\n"))
+
+        assert "No findings in 1 file." in read_report()
+        (root / "x.py").write_text(PUT)
+        assert "XT101" in read_report()
+        (root / "y.py").write_text(PUT)
+        assert "2 findings in 2 files." in read_report()
+        (root / "shardlint.toml").write_text("selct = []")
+        assert "unknown setting" in read_report()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        assert process.stdout.read() == ""
+
+
+def test_without_arguments_it_says_what_to_do_first(run: Run) -> None:
+    ran = run()
+    begin, _, rest = (ran.out + ran.err).partition("Options:")
+    assert "shardlint check " in begin and len(begin.splitlines()) <= 12
+    assert "Commands:" in rest
+
+
+def test_the_shell_completes_commands_and_options(start: Start, tmp_path: Path) -> None:
+    ran = start(_SHARDLINT_COMPLETE="bash_complete", COMP_WORDS="shardlint check --show", COMP_CWORD="2")
+    assert b"--show-settings" in ran.stdout
+    assert b"complete" in start(_SHARDLINT_COMPLETE="bash_source").stdout

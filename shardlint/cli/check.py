@@ -68,6 +68,10 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Do not report findings in files that were not given.",
 )
+@click.option("-q", "--quiet", is_flag=True, help="Print findings, and nothing else.")
+@click.option("--show-files", is_flag=True, help="List the files that would be checked, and check nothing.")
+@click.option("--show-settings", is_flag=True, help="Print the settings and the source of each, and check nothing.")
+@click.option("--watch", is_flag=True, help="Check again when a file or setting changes, until Ctrl-C.")
 @click.option("--profile", is_flag=True, help="Print on standard error where the time went.")
 @click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
 @STDIN
@@ -82,6 +86,10 @@ def check(
     reason: str | None,
     diff_base: str | None,
     no_elsewhere: bool,
+    quiet: bool,
+    show_files: bool,
+    show_settings: bool,
+    watch: bool,
     profile: bool,
     no_cache: bool,
     stdin_filename: Path | None,
@@ -95,10 +103,8 @@ def check(
     Exit code: 0 no findings, 1 findings, 2 not everything was checked: a given file could not be read, a rule
     failed, or there was nothing to check.
     """
-    from shardlint.engine.progress import meter
-    from shardlint.engine.run import check_paths as run
-    from shardlint.output.outputs import FOR_PEOPLE, parse_outputs, write_report
-    from shardlint.source.timing import clock, timed
+    from shardlint.output.outputs import FOR_PEOPLE, parse_outputs
+    from shardlint.source.timing import clock
 
     asked_for = parse_outputs(formats, output_file)
     if statistics and not any(output.format in FOR_PEOPLE for output in asked_for):
@@ -110,30 +116,58 @@ def check(
     if stdin is not None:
         if reason is not None or diff_base is not None:
             raise click.UsageError("--add-suppressions and --diff-base need files, not standard input")
+        if watch or show_files or show_settings:
+            raise click.UsageError("--watch, --show-files and --show-settings need files, not standard input")
     if reason is not None:
         _check_reason(reason)
+        if watch:
+            raise click.UsageError("--add-suppressions writes files, and --watch would check them again: give one")
     since = _parse_diff_base(diff_base)
-    meter.start_meter()
-    try:
-        report = run(
-            _files_to_check(paths, since) if since is not None else paths or (Path(),),
-            options,
-            stdin,
-            cached=not no_cache,
-            known=not no_baseline,
-            elsewhere=not no_elsewhere,
-            since=since,
-        )
-    finally:
-        meter.stop_meter()
-    problems = _write_suppressions(report, options, reason) if reason is not None else 0
-    with timed("reporting"):
-        write_report(report, asked_for, named_alone(kwargs["select"]), statistics, colour)
-    if profile:
-        for line in clock.format_table():
-            click.echo(line, err=True)
-    undone = report.is_incomplete and not (since is not None and _nothing_changed(report))
-    sys.exit(FAILED if undone or problems else 1 if report.finding_count and not exit_zero else 0)
+
+    def choose_paths() -> Sequence[Path]:
+        return _files_to_check(paths, since) if since is not None else paths or (Path(),)
+
+    if show_files or show_settings:
+        from shardlint.cli.listings import list_files, list_settings
+
+        for line in (list_files if show_files else list_settings)(choose_paths(), options):
+            click.echo(line)
+        return
+
+    def check_once() -> int:
+        from shardlint.engine.progress import meter
+        from shardlint.engine.run import check_paths as run
+        from shardlint.output.outputs import write_report
+        from shardlint.source.timing import timed
+
+        meter.start_meter()
+        try:
+            report = run(
+                choose_paths(),
+                options,
+                stdin,
+                cached=not no_cache,
+                known=not no_baseline,
+                elsewhere=not no_elsewhere,
+                since=since,
+            )
+        finally:
+            meter.stop_meter()
+        problems = _write_suppressions(report, options, reason) if reason is not None else 0
+        with timed("reporting"):
+            write_report(report, asked_for, named_alone(kwargs["select"]), statistics, colour, quiet)
+        if profile:
+            for line in clock.format_table():
+                click.echo(line, err=True)
+        undone = report.is_incomplete and not (since is not None and _nothing_changed(report))
+        return FAILED if undone or problems else 1 if report.finding_count and not exit_zero else 0
+
+    if watch:
+        from shardlint.cli.watch import watch_files
+
+        watch_files(choose_paths, options, check_once, quiet)
+        return
+    sys.exit(check_once())
 
 
 def _parse_diff_base(said: str | None) -> str | None:

@@ -56,7 +56,15 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="shardlint")
 def cli() -> None:
-    """Find sharding mistakes in JAX programs, fix them, and prove the fix on simulated meshes."""
+    """Find sharding mistakes in JAX programs, fix them, and prove the fix on simulated meshes.
+
+    \b
+    Begin with:
+      shardlint check                   findings in this folder; runs nothing, needs no jax
+      shardlint rule SL201              what a rule finds, with an example
+      shardlint fix --diff              the fixes, as a diff
+      shardlint run -- python train.py  what happens on 8 simulated devices; needs jax
+    """
 
 
 @cli.command()
@@ -168,7 +176,7 @@ def main() -> None:
         ):  # a terminal that cannot say a letter of the code still gets a report
             stream.reconfigure(errors="backslashreplace")
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name="shardlint", standalone_mode=False)
     except click.ClickException as error:
         from shardlint.source.streams import ignoring_write_errors
 
@@ -181,7 +189,7 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(FAILED)
     except Exception as error:
-        if _is_usage_error(error):
+        if is_usage_error(error):
             _print_error(str(error))
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _print_error(f"{error.strerror}: {error.filename or 'the output is incomplete'}")
@@ -191,7 +199,8 @@ def main() -> None:
         _print_error("shardlint failed; please report the lines above")
 
 
-def _is_usage_error(error: Exception) -> bool:
+def is_usage_error(error: Exception) -> bool:
+    """True for an error in what the user wrote: options, settings, files; its message says what to write."""
     # Loaded only now: most runs need neither the registry nor a settings file.
     from shardlint.config.settings import BadSettings
     from shardlint.config.targets import BadTarget

@@ -90,7 +90,8 @@ _EXAMPLES = {
     "baseline": '".shardlint-baseline.json"',
 }
 _OF_THE_RUN = ("path", "given")
-_KEYS = {f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name not in _OF_THE_RUN}
+KEYS = {f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name not in _OF_THE_RUN}
+"""The names of settings in files, with those of their fields."""
 EXTEND = "extend"
 """The key that names another file, whose settings hold where this one says nothing."""
 _DEEPEST = 10
@@ -116,6 +117,17 @@ def read_settings(path: Path) -> Settings:
 def given_settings(path: Path) -> Settings:
     """The settings of a file that the command line names. Raises `BadSettings`."""
     return replace(read_settings(path), given=True)
+
+
+def find_setting_sources(path: Path) -> dict[str, Path]:
+    """Return the file that gives each setting of a settings file: itself, or one that it extends.
+
+    Keys are written as in the file. Raises `BadSettings`.
+    """
+    table = _read_table(path) or {}
+    base = table.get(EXTEND)
+    sources = find_setting_sources(path.parent / os.path.expanduser(base)) if base else {}
+    return {**sources, **{key: path for key in table if key in KEYS}}
 
 
 def _read_table(path: Path) -> dict[str, Any] | None:
@@ -165,9 +177,9 @@ def _extended_values(path: Path, table: dict[str, Any], below: tuple[str, ...]) 
             if not os.path.isfile(base):
                 raise BadSettings(f"{path}: extend names {value!r}, which does not exist")
             values = {**_extended_values(base, _read_table(base) or {}, (*below, here)), **values}
-        elif key in _KEYS:
+        elif key in KEYS:
             try:
-                values[_KEYS[key]] = _read_setting(path, key, value)
+                values[KEYS[key]] = _read_setting(path, key, value)
             except BadSettings as error:
                 from shardlint.config.lines import with_line
 
@@ -175,7 +187,7 @@ def _extended_values(path: Path, table: dict[str, Any], below: tuple[str, ...]) 
         elif key != "verify":  # fixtures, read by `shardlint verify`
             from shardlint.config.lines import with_line
 
-            hint = did_you_mean(key.replace("_", "-"), [*_KEYS, EXTEND])
+            hint = did_you_mean(key.replace("_", "-"), [*KEYS, EXTEND])
             raise BadSettings(with_line(path, key, f"{path}: unknown setting {key!r}; {hint}"))
     return values
 

@@ -71,19 +71,25 @@ def parse_outputs(said: Sequence[str], file: Path | None = None) -> list[Output]
 
 
 def render_report(
-    report: Report, format: str, look: TerminalStyle, asked: frozenset[str] = frozenset(), statistics: bool = False
+    report: Report,
+    format: str,
+    look: TerminalStyle,
+    asked: frozenset[str] = frozenset(),
+    statistics: bool = False,
+    quiet: bool = False,
 ) -> Iterable[str]:
-    """The report in a format, in parts of one or more lines."""
+    """The report in a format, in parts of one or more lines. `quiet` leaves out all but the findings for people."""
     if format in FOR_PEOPLE:
         from shardlint.output import text
 
         if statistics:
             from shardlint.output.statistics import statistics_lines as counted
 
-            return counted(report, look)
+            return counted(report, look, quiet)
         if format == "full":
-            return text.full_report(report, asked, look)
-        return text.render_concise(report, look) if format == "concise" else text.grouped_report(report, look)
+            return text.full_report(report, asked, look, quiet)
+        render = text.render_concise if format == "concise" else text.grouped_report
+        return render(report, look, quiet)
     return _render_for_programs(report, format)
 
 
@@ -108,7 +114,12 @@ def _render_for_programs(report: Report, format: str) -> Iterator[str]:
 
 
 def write_report(
-    report: Report, asked_for: Sequence[Output], asked: frozenset[str], statistics: bool, colour: str
+    report: Report,
+    asked_for: Sequence[Output],
+    asked: frozenset[str],
+    statistics: bool,
+    colour: str,
+    quiet: bool,
 ) -> None:
     """Write the report. Raises `BadOutput` for a file that cannot be written."""
     import click
@@ -116,7 +127,7 @@ def write_report(
     # Files first: what reads standard output may end before we do.
     for output in sorted(asked_for, key=lambda one: one.file is None):
         look = TerminalStyle() if output.file is not None else look_of(sys.stdout, colour)
-        parts = render_report(report, output.format, look, asked, statistics)
+        parts = render_report(report, output.format, look, asked, statistics, quiet)
         if output.file is not None:
             _write_parts(output.file, parts)
             continue

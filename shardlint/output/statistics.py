@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shardlint.rules_api.rule import Finding
 
 
-def statistics_lines(report: Report, look: TerminalStyle = PLAIN) -> Iterator[str]:
+def statistics_lines(report: Report, look: TerminalStyle = PLAIN, quiet: bool = False) -> Iterator[str]:
     """A line a rule, the most frequent first: how many, how many files, and how many of them `fix` fixes."""
     found: dict[str, list[Finding]] = {}
     files: Counter[str] = Counter()
@@ -32,6 +32,6 @@ def statistics_lines(report: Report, look: TerminalStyle = PLAIN) -> Iterator[st
             f"[{make_printable(many[0].harm.value)}]  in {where}" + (f"; fixes: {told}" if told else "")
         )
         yield f"{len(many):>{width}}  {look.format_rule(many[0])}  {tail}"
-    if found:
+    if found and not quiet:
         yield ""
-    yield from closing_lines(report)
+    yield from closing_lines(report, quiet)

@@ -22,7 +22,9 @@ _TAB = 4
 _ALIKE = 3
 
 
-def full_report(report: Report, asked: frozenset[str] = frozenset(), look: TerminalStyle = PLAIN) -> Iterator[str]:
+def full_report(
+    report: Report, asked: frozenset[str] = frozenset(), look: TerminalStyle = PLAIN, quiet: bool = False
+) -> Iterator[str]:
     """A frame for each finding: the line, the code underlined, what happens, what to write.
 
     Of a rule that finds the same all over a project it is one line, and of findings with the same words one frame and
@@ -37,7 +39,7 @@ def full_report(report: Report, asked: frozenset[str] = frozenset(), look: Termi
     yield from by_project.group_frames(many, obstacles=False)
     if asked:
         yield from by_project.list_groups(rest)
-    yield from closing_lines(report)
+    yield from closing_lines(report, quiet)
 
 
 def render_frames(
@@ -55,15 +57,15 @@ def render_frames(
         yield ""
 
 
-def render_concise(report: Report, look: TerminalStyle = PLAIN) -> Iterator[str]:
+def render_concise(report: Report, look: TerminalStyle = PLAIN, quiet: bool = False) -> Iterator[str]:
     """One line for each finding, as editors and grep like it."""
     for file in report.reports:
         for finding in file.findings:
             yield f"{look.format_place(file.path, format_place(file, finding))} {_title_line(finding, look)}"
-    yield from closing_lines(report)
+    yield from closing_lines(report, quiet)
 
 
-def grouped_report(report: Report, look: TerminalStyle = PLAIN) -> Iterator[str]:
+def grouped_report(report: Report, look: TerminalStyle = PLAIN, quiet: bool = False) -> Iterator[str]:
     """The findings under the name of their file, a line each."""
     for file in report.reports:
         yield look.format_heading(file.path)
@@ -72,12 +74,18 @@ def grouped_report(report: Report, look: TerminalStyle = PLAIN) -> Iterator[str]
         for at, finding in zip(places, file.findings, strict=True):
             yield f"  {at:<{width}}  {_title_line(finding, look)}"
         yield ""
-    yield from closing_lines(report)
+    yield from closing_lines(report, quiet)
 
 
-def closing_lines(report: Report) -> Iterator[str]:
-    """The lines below the findings: what was not checked, the releases that were assumed, the counts."""
-    yield from skipped_files(report)
+def closing_lines(report: Report, quiet: bool = False) -> Iterator[str]:
+    """The lines below the findings: what was not checked, the releases that were assumed, the counts.
+
+    If `quiet`, only what was not checked, and only if that makes the run a failure.
+    """
+    if not quiet or report.is_incomplete:
+        yield from skipped_files(report)
+    if quiet:
+        return
     yield from assumed_releases(report)
     yield summary_line(report)
 
