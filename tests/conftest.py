@@ -32,6 +32,7 @@ PACK = Path(__file__).parent / "pack"
 collect_ignore = ["mistakes"]  # projects of their own, some with tests
 # LLVM's optimizations are half of what compiling a program costs, and change nothing of how it is sharded.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.pop("VIRTUAL_ENV", None)  # its releases would count for projects of tests
 heed_signals()  # also where `make test` runs in the background of a script: children inherit that they are ignored
 # Checks make many objects that stay. At Python's own pace the collector takes a third of the time of those that run here.
 gc.set_threshold(50_000, 10, 10)

@@ -439,6 +439,12 @@ def test_targets_are_shown_with_their_source(write: Write, run: Run) -> None:
     assert "flax      0.10       --target" in ran.out.splitlines()
 
 
+def test_targets_name_the_active_environment(write: Write, start: Start, tmp_path: Path) -> None:
+    (tmp_path / "active/lib/python3.12/site-packages/jax-0.6.1.dist-info").mkdir(parents=True)
+    ran = start("targets", cwd=write({}), VIRTUAL_ENV=str(tmp_path / "active"))
+    assert f"installed in the active environment {tmp_path / 'active'}" in ran.stdout.decode().splitlines()[0]
+
+
 # processes
 
 

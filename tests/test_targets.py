@@ -355,12 +355,21 @@ def test_what_is_installed_tells_where_the_pins_allow_it(
     assert target(root, "flax")[0] == KNOWN["flax"][-1]
 
 
-def test_an_environment_outside_of_the_project_tells_nothing(
+def test_the_active_environment_counts_outside_of_a_project_without_its_own(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, active = write({}), tmp_path / "active"
+    _environment(active, "jax-0.7.0.dist-info")
+    monkeypatch.setenv("VIRTUAL_ENV", str(active))
+    assert target(root) == ("0.7.0", f"installed in the active environment {active}")
+    _environment(root / ".venv", "jax-0.6.2.dist-info")
+    assert target(root) == ("0.6.2", "installed in .venv")
+
+
+def test_the_environment_of_shardlint_outside_of_the_project_tells_nothing(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write({})
-    _environment(tmp_path / "active", "jax-0.7.0.dist-info")
-    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "active"))
     _environment(tmp_path / "tool", "jax-0.7.1.dist-info")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "tool"))
     monkeypatch.setattr(sys, "path", [str(tmp_path / "tool" / "lib" / "python3.12" / "site-packages")])

@@ -1,4 +1,4 @@
-"""The environment a project runs in, where it is the project's own."""
+"""The environment a project runs in: its own, or else the active one."""
 
 from __future__ import annotations
 
@@ -9,25 +9,29 @@ _USUAL = ((".venv",), ("venv",), (".pixi", "envs", "default"))
 
 
 def site_packages(root: str) -> list[tuple[str, str]]:
-    """Where packages of the project's own environment are installed, each with a name for people.
+    """Where packages of the project's environments are installed, each with a name for people.
 
     An environment is the project's own if it lies in the project: `.venv`, `venv` and pixi's, then the active one and
-    the one shardlint runs in. Any other tells what somebody installed for another purpose, shardlint itself for one.
+    the one shardlint runs in. If the project has none, the active virtual environment counts, wherever it is. Any other
+    tells what somebody installed for another purpose, shardlint itself for one.
     """
     top = os.path.realpath(root)
     environments = [os.path.join(top, *parts) for parts in _USUAL]
     # Everything lies in the home folder, the environments of tools too.
     everywhere = top in (os.path.realpath(os.path.expanduser("~")), os.path.dirname(top))
-    active = (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX"), sys.prefix)
-    for outer in active if not everywhere else ():
+    activated = os.environ.get("VIRTUAL_ENV")
+    for outer in (activated, os.environ.get("CONDA_PREFIX"), sys.prefix) if not everywhere else ():
         inside = os.path.realpath(outer) if outer else ""
         if inside.startswith(os.path.join(top, "")) and inside not in environments:
             environments.append(inside)
-    return [
+    found = [
         (path, os.path.relpath(environment, top).replace(os.sep, "/"))
         for environment in environments
         for path in _site_packages_inside(environment)
     ]
+    if found or not activated:
+        return found
+    return [(path, f"the active environment {activated}") for path in _site_packages_inside(os.path.realpath(activated))]
 
 
 def _site_packages_inside(environment: str) -> list[str]:
