@@ -20,6 +20,7 @@ from shardlint.cli.options import (
     shared_options,
     standard_input,
 )
+from shardlint.engine.progress import announce_slow
 from shardlint.output import by_project
 from shardlint.output.phrases import format_count
 from shardlint.output.printable import make_printable
@@ -84,6 +85,8 @@ def fix(
             gates.append(asking)
         if verify:
             gates.append(stack.enter_context(_fixture_gate(python)))
+        if not gates:  # these print lines of their own
+            stack.enter_context(announce_slow("finding and checking fixes"))
         report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, not show_diff, gates, known=True)
     for outcome in report.fixed:
         if outcome.problem:

@@ -116,14 +116,18 @@ def explain(place: str) -> None:
     """
     from shardlint.engine.explain import explain_place as run
     from shardlint.engine.explain_file import explain_file
+    from shardlint.engine.progress import announce_slow
     from shardlint.output.printable import make_printable
     from shardlint.source.text import Unreadable
     from shardlint.syntax import NotParsed
 
     path, _, line = place.rpartition(":")
+    progress = announce_slow(f"following the values in {make_printable(place)}")
     if os.path.isfile(place):  # noqa: PTH113 - it takes any text, a path raises for some
         try:
-            for text in explain_file(Path(place)):
+            with progress:
+                texts = list(explain_file(Path(place)))
+            for text in texts:
                 click.echo(make_printable(text))
         except (Unreadable, NotParsed) as error:
             _print_error(f"{place}: {error}")
@@ -133,7 +137,9 @@ def explain(place: str) -> None:
     in_cell = re.fullmatch(r"(.+):cell ([0-9]{1,9})", path)
     path, cell = (in_cell[1], int(in_cell[2])) if in_cell is not None else (path, None)
     try:
-        for text in run(Path(path), int(line), cell):
+        with progress:
+            texts = list(run(Path(path), int(line), cell))
+        for text in texts:
             click.echo(make_printable(text))
     except (Unreadable, NotParsed, LookupError) as error:
         _print_error(f"{path}: {error}")

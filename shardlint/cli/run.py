@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from shardlint.engine.progress import announce_slow
 from shardlint.output.printable import make_printable, printable_lines
 from shardlint.run import launch
 from shardlint.run.dumps import collect_dumps
@@ -141,11 +142,12 @@ def _run_program_once(
     env = launch.run_environment(folder, devices or _DEFAULT, devices is not None, given)
     env["SHARDLINT_RUN_RAISED"] = str(raised)
     ended = launch.run_program(words, env, folder, timeout, memory, devices or _DEFAULT)
-    explained = explain_recorded(raised, ended.code == 0)
-    compiled, problems = collect_dumps(folder)
-    events = read_events(folder)
-    large = least_reported_bytes(compiled, events) if large is None else large
-    facts = examine_run(compiled, large, events)
+    with announce_slow("shardlint run: reading what the program compiled"):
+        explained = explain_recorded(raised, ended.code == 0)
+        compiled, problems = collect_dumps(folder)
+        events = read_events(folder)
+        large = least_reported_bytes(compiled, events) if large is None else large
+        facts = examine_run(compiled, large, events)
     facts.notes += problems
     return ended, facts, explained, large
 

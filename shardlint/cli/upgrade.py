@@ -19,6 +19,7 @@ from shardlint.cli.options import (
 )
 from shardlint.cli.upgrade_report import render_upgrade_report
 from shardlint.config.targets import parse_targets
+from shardlint.engine.progress import announce_slow
 from shardlint.output.printable import printable_lines
 from shardlint.rewrite.fix import fix_files
 
@@ -47,7 +48,8 @@ def upgrade(paths: tuple[Path, ...], to: tuple[str, ...], show_diff: bool, **kwa
     """
     targets = parse_targets(split_entries(to))
     options = replace(options_of({**kwargs, "target": ()}), targets=targets)
-    report = fix_files(paths or (Path(),), options, unsafe=True, write=not show_diff)
+    with announce_slow("finding and checking fixes"):
+        report = fix_files(paths or (Path(),), options, unsafe=True, write=not show_diff)
     for block in render_upgrade_report(report, targets, written=not show_diff):
         click.echo(printable_lines(block) + "\n")
     broken = report.is_incomplete or any(outcome.problem for outcome in report.fixed)

@@ -31,7 +31,8 @@ def site_packages(root: str) -> list[tuple[str, str]]:
     ]
     if found or not activated:
         return found
-    return [(path, f"the active environment {activated}") for path in _site_packages_inside(os.path.realpath(activated))]
+    name = f"the active environment {activated}"
+    return [(path, name) for path in _site_packages_inside(os.path.realpath(activated))]
 
 
 def _site_packages_inside(environment: str) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from shardlint.source.streams import is_terminal
@@ -12,6 +14,7 @@ from shardlint.source.streams import is_terminal
 One = TypeVar("One")
 _SILENT = 1.0
 _AGAIN = 0.1
+_SLOW = 2.0
 
 
 class Meter:
@@ -38,7 +41,10 @@ class Meter:
         if self.since is None or now - self.since < _SILENT or now - self._said < _AGAIN:
             return
         self._said = now
-        text = f"checked {done} of {of} files"
+        self.show_text(f"checked {done} of {of} files")
+
+    def show_text(self, text: str) -> None:
+        """Show a text in place of the last one."""
         self._write_text(f"\r{text}{' ' * (self._width - len(text))}")
         self._width = len(text)
 
@@ -66,3 +72,24 @@ def report_progress(each: Iterable[One], of: int) -> Iterator[One]:
     for done, one in enumerate(each, 1):
         meter.show_progress(done, of)
         yield one
+
+
+@contextmanager
+def announce_slow(text: str) -> Iterator[None]:
+    """While the block runs, and longer than two seconds, show a text on the terminal. In a pipe nothing is shown.
+
+    The block must not fork: a thread waits.
+    """
+    if not is_terminal(sys.stderr):
+        yield
+        return
+    announcer = Meter()
+    timer = threading.Timer(_SLOW, announcer.show_text, (text,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        announcer.stop_meter()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import sys
+import time
 
 import pytest
 
+from shardlint.engine import progress as engine_progress
 from shardlint.verify import progress
 from shardlint.verify.progress import Progress
 
@@ -46,3 +49,14 @@ def test_a_log_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stream.getvalue().splitlines() == [
         f"shardlint verify: {second} of 100 done; proj:step on data=4, execute" for second in (30, 60, 90)
     ]
+
+
+def test_slow_work_is_announced_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_progress, "_SLOW", 0.05)
+    for stream, shown in ((Terminal(), "\rfixing\r      \r"), (io.StringIO(), "")):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with engine_progress.announce_slow("fixing"):
+            time.sleep(0.5)
+        with engine_progress.announce_slow("nothing"):
+            pass
+        assert stream.getvalue() == shown

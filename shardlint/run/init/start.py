@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from shardlint.engine.progress import announce_slow
 from shardlint.run import launch
 from shardlint.run.init.program import make_program_fixture
 from shardlint.run.init.recorded_calls import Function, LeftOut, read_functions
@@ -59,7 +60,8 @@ def write_fixtures(command: Sequence[str], into: Path | None, timeout: float, py
     _refuse_to_overwrite(file)
     other = python if python != sys.executable else _python_of_program(words)
     options = ["--timeout", f"{timeout:g}", *(["--python", other] if other != sys.executable else [])]
-    keep_passing_fixtures(functions, file, shlex.join(command), options)
+    with announce_slow(f"shardlint verify: verifying what {NAME} declares"):
+        keep_passing_fixtures(functions, file, shlex.join(command), options)
     lines = [
         *_report_lines(functions, file, options[2:]),
         *_left_out_lines(left, root),
