@@ -214,7 +214,7 @@ def function(**more: Any) -> Function:
         (Argument("'eval'", (), 2, {}), 'arg(lambda: "eval"),'),
         (
             Argument("{'w[0]': array((4,), 'f4')}", (), 2, {"w[0]": P(("data",))}),
-            'specs={"w[[]0]": P(("data",))},',
+            'arg(step_0, specs={"w[[]0]": P(("data",))}),',
         ),
     ],
 )
@@ -262,6 +262,9 @@ class Linear(nnx.Module):
 def forward(model, x):
     return x @ model.w[...]
 
+def twice(model, x):
+    return 2 * x @ model.w[...]
+
 def main():
     mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
     x = jax.device_put(np.ones((32, 64), np.float32), NamedSharding(mesh, P("data")))
@@ -273,6 +276,7 @@ def main():
     model = Linear(64, rngs=nnx.Rngs(0))
     nnx.update(model, jax.device_put(nnx.state(model), NamedSharding(mesh, P(None, "model"))))
     forward(model, x)
+    nnx.jit(twice)(model, x)
 
 if __name__ == "__main__":
     main()
@@ -285,11 +289,12 @@ def test_modules_are_made_as_the_program_made_them(tmp_path: Path) -> None:
     ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "nets.py")
     assert ended.returncode == 0, ended.stderr
     written = (tmp_path / "sharding_fixtures.py").read_text()
-    assert "3 fixtures (Net_score, loss, forward), which pass" in ended.stdout, ended.stdout + written
+    assert "4 fixtures (Net_score, loss, forward, twice), which pass" in ended.stdout, ended.stdout + written
     assert 'fn="nets:Net.score"' in written
     assert "return nets.Net(64, jax.nn.relu, key=keys(()))" in written
     assert "return nets.Linear(64, rngs=flax.nnx.Rngs(0))" in written
-    assert '"first/weight": P("model")' in written
+    assert 'specs={"**": P("model")}' in written
+    assert "result = flax.nnx.jit(nets.twice)(arg_0, arg_1)" in written
 
 
 NNX_STEPS = """
@@ -664,6 +669,10 @@ def copied(x):
     return x * 2
 
 
+def only_compiled(w, x):
+    return x @ w
+
+
 def main():
     w = jax.device_put(np.random.RandomState(0).rand(64, 32).astype(np.float32), SPLIT)
     x = jax.device_put(np.random.RandomState(1).rand(16, 64).astype(np.float32), SPLIT)
@@ -671,6 +680,7 @@ def main():
     for _ in range(2):
         w, loss = compiled(w, x)
     print(loss, copied(jnp.ones((8, 4))).sum())
+    print(jax.jit(only_compiled).lower(w, x).compile().cost_analysis() is None)
 
 
 if __name__ == "__main__":
@@ -682,7 +692,9 @@ def test_what_is_compiled_ahead_is_written_as_called(tmp_path: Path) -> None:
     (tmp_path / "ahead.py").write_text(AHEAD)
     ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "ahead.py")
     assert "wrote sharding_fixtures.py: 1 fixture (step), which passes" in ended.stdout, ended.stdout + ended.stderr
-    assert "is not included: calls through jax.pmap cannot be recorded" in ended.stdout
+    assert ": copied is not included: calls through jax.pmap cannot be recorded" in ended.stdout
+    assert ": only_compiled is not included: it was lowered or compiled ahead of time and never called" in ended.stdout
+    assert ": step is not included" not in ended.stdout
     alone = AHEAD.replace("jax.lax.psum(jnp.sum(", "(jnp.sum(").replace('tiled=True)), "data")', "tiled=True)))")
     (tmp_path / "ahead.py").write_text(alone)
     ended = shardlint(tmp_path, "--level", "execute")

@@ -97,3 +97,73 @@ def test_a_function_without_a_fixture_is_no_success(tmp_path: Path) -> None:
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "pk.train:step: no fixture: raised ImportError: no such card" in ended.stdout
     assert "goldens" not in ended.stdout
+
+
+BLOCKS = """\
+import jax
+import jax.numpy as jnp
+
+
+def make_blocks(width=16):
+    zeros = lambda *shape: jnp.zeros(shape) + 0.1
+    layer = lambda: {"up": {"w": zeros(width, 64), "b": zeros(64)}, "down": {"w": zeros(64, width), "b": zeros(width)}}
+    return {f"block_{at}": layer() for at in range(2)}
+
+
+def apply_blocks(params, x):
+    for one in params.values():
+        x = x + jax.nn.gelu(x @ one["up"]["w"] + one["up"]["b"]) @ one["down"]["w"] + one["down"]["b"]
+    return x
+"""
+TRAIN_BLOCKS = """\
+import functools
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+from .blocks import apply_blocks, make_blocks
+
+optimizer = optax.adam(1e-3)
+
+
+@functools.partial(jax.jit, donate_argnums=(0, 1))
+def step(params, state, x):
+    grads = jax.grad(lambda params: jnp.mean(apply_blocks(params, x) ** 2))(params)
+    updates, state = optimizer.update(grads, state)
+    return optax.apply_updates(params, updates), state
+
+
+def place(mesh, path, leaf):
+    names = jax.tree_util.keystr(path)
+    spec = P(None, "model") if leaf.ndim == 2 else P("model") if leaf.ndim else P()
+    return jax.device_put(leaf, NamedSharding(mesh, spec if "up" in names else P("model") if leaf.ndim == 2 else P()))
+
+
+def main():
+    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+    params = jax.tree_util.tree_map_with_path(functools.partial(place, mesh), make_blocks())
+    state = jax.tree_util.tree_map_with_path(functools.partial(place, mesh), optimizer.init(params))
+    step(params, state, jax.device_put(jnp.ones((8, 16)), NamedSharding(mesh, P("data"))))
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_the_specs_of_two_blocks_are_few_formatted_lines(tmp_path: Path) -> None:
+    pytest.importorskip("optax")
+    write(tmp_path / "pk", {"blocks.py": BLOCKS, "train.py": TRAIN_BLOCKS})
+    ended = shardlint(tmp_path, "verify", "--init", "--", "-m", "pk.train")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "2 fixtures (step, program), which pass" in ended.stdout
+    text = (tmp_path / "sharding_fixtures.py").read_text()
+    assert sum("P(" in line for line in text.splitlines()) <= 15, text
+    formatted = ["ruff", "format", "--check", "--isolated", "--line-length", "110", "sharding_fixtures.py"]
+    checked = subprocess.run([sys.executable, "-m", *formatted], cwd=tmp_path, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + text
+    train = tmp_path / "pk" / "train.py"
+    train.write_text(TRAIN_BLOCKS.replace("donate_argnums=(0, 1)", "donate_argnums=0"))
+    assert shardlint(tmp_path, "verify", "sharding_fixtures.py::step", "--level", "compile").returncode == 1

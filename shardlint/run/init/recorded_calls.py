@@ -20,6 +20,8 @@ class Argument:
     imports: tuple[str, ...]
     below: int
     specs: dict[str, P]
+    unplaced: tuple[str, ...] = ()
+    """The paths of its arrays that have no spec."""
 
 
 @dataclass
@@ -64,6 +66,8 @@ class Function:
     """Whether it is no jit: it places arrays, and jits, by itself."""
     runs: Program | None = None
     """The program that is run for it, up to the first calls of its jitted functions; `out` is of these."""
+    unplaced: list[str] = field(default_factory=list)
+    """The paths of results of which nothing is declared."""
     reference: bool = True
     dropped: list[str] = field(default_factory=list)
     broken: str = ""
@@ -77,6 +81,8 @@ class LeftOut:
     file: str
     line: int
     why: str
+    is_lowered: bool = False
+    """True if it was only seen to be lowered. Any call says more."""
 
 
 def read_functions(folder: Path) -> tuple[list[Function], list[LeftOut], list[str]]:
@@ -90,8 +96,11 @@ def read_functions(folder: Path) -> tuple[list[Function], list[LeftOut], list[st
             data = json.loads(path.read_text("utf-8"))
             why = data.get("skip") or _reason_not_recorded(data)
             if why:
-                one = LeftOut(str(data["name"]), str(data.get("file", "")), int(data.get("line", 0)), why)
-                left.setdefault((one.file, one.name), one)
+                place = str(data.get("file", "")), int(data.get("line", 0))
+                one = LeftOut(str(data["name"]), *place, why, bool(data.get("lowered")))
+                known = left.get((one.file, one.name))
+                if known is None or known.is_lowered:
+                    left[one.file, one.name] = one
                 continue
             function = _decode_function(data, set(found))
         except (OSError, ValueError, TypeError, KeyError):
@@ -102,7 +111,9 @@ def read_functions(folder: Path) -> tuple[list[Function], list[LeftOut], list[st
             ] = None
         if all(function.reference_to != one.reference_to for one in found.values()):
             found[function.name] = function
-    return list(found.values()), list(left.values()), list(notes)
+    fixtures = {(str(one.file), one.line) for one in found.values()}
+    missing = [one for one in left.values() if (one.file, one.line) not in fixtures or not one.is_lowered]
+    return list(found.values()), missing, list(notes)
 
 
 def _reason_not_recorded(data: Mapping[str, Any]) -> str:
@@ -121,6 +132,7 @@ def _decode_function(data: Mapping[str, Any], taken: set[str]) -> Function:
     fixture = plain if plain not in taken else f"{module.rpartition('.')[2]}_{plain}"
     if not fixture.isidentifier() or keyword.iskeyword(fixture):
         raise ValueError(fixture)
+    out, unplaced = _decode_specs(data["out"])
     return Function(
         fixture,
         f"{module}:{data['qualname'] if data.get('made') else name}",
@@ -130,10 +142,10 @@ def _decode_function(data: Mapping[str, Any], taken: set[str]) -> Function:
         bool(data["explicit"]),
         str(data["context"]),
         [
-            Argument(str(one["code"]), tuple(one["imports"]), int(one["below"]), _decode_specs(one["specs"]))
+            Argument(str(one["code"]), tuple(one["imports"]), int(one["below"]), *_decode_specs(one["specs"]))
             for one in data["args"]
         ],
-        _decode_specs(data["out"]),
+        out,
         [int(at) for at in data["donate"]],
         None if data["jit"] is None else str(data["jit"]),
         tuple(data["imports"]),
@@ -141,12 +153,15 @@ def _decode_function(data: Mapping[str, Any], taken: set[str]) -> Function:
         data.get("made"),
         tuple(map(int, data.get("after", ()))),
         bool(data.get("places")),
+        unplaced=list(unplaced),
     )
 
 
-def _decode_specs(leaves: list[Any]) -> dict[str, P]:
-    return {
+def _decode_specs(leaves: list[Any]) -> tuple[dict[str, P], tuple[str, ...]]:
+    """Return the specs of arrays by path, and the paths of those without one."""
+    specs = {
         str(path): P(*(tuple(part) if isinstance(part, list) else part for part in spec))
         for path, _, spec in leaves
         if spec is not None
     }
+    return specs, tuple(str(path) for path, _, spec in leaves if spec is None)

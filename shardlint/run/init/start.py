@@ -124,7 +124,9 @@ def _report_lines(functions: Sequence[Function], file: Path, options: Sequence[s
         if one.broken:
             yield f"{one.reference_to}: no fixture{' of the whole program' if one.runs else ''}: {one.broken}"
         elif one.dropped:
-            yield f"{one.name}: {len(one.dropped)} properties are not declared, with the reason in the file"
+            count = len(one.dropped)
+            what = "1 property is" if count == 1 else f"{count} properties are"
+            yield f"{one.name}: {what} not declared, with the reason in the file"
 
 
 def _left_out_lines(left: Sequence[LeftOut], root: Path) -> Iterator[str]:

@@ -74,14 +74,17 @@ def _remove_failed(functions: Sequence[Function], results: Sequence[Mapping[str,
 
 def _take_out(function: Function, failures: Sequence[Mapping[str, Any]]) -> None:
     """The least that has to go for these failures not to come again."""
-    before = (len(function.out), len(function.donate), function.reference)
+    before = _declared_counts(function)
     for failure in failures:
         kind, path = failure["kind"], failure["path"]
         if kind == "sharding" and path in function.out:
             spec = function.out.pop(path)
+            function.unplaced.append(path)
             function.dropped.append(
                 f"out {path!r} as {spec}: the sharding in the program's run, but here it is {failure['actual']}"
             )
+        elif kind == "sharding" and path not in function.unplaced:  # a glob takes it, and the run said nothing of it
+            function.unplaced.append(path)
         elif kind == "donation":
             index = re.match(r"args\[(\d+)\]", failure["where"])
             if index is not None and int(index[1]) in function.donate:
@@ -90,8 +93,12 @@ def _take_out(function: Function, failures: Sequence[Mapping[str, Any]]) -> None
         elif kind in ("numbers", "raised", "stopped", "replicas", "distrust") and function.reference:
             function.reference = False
             function.dropped.append(f"reference: {_first_line(failure)}")
-    if before == (len(function.out), len(function.donate), function.reference):
+    if before == _declared_counts(function):
         function.broken = _first_line(failures[0])
+
+
+def _declared_counts(function: Function) -> tuple[int, ...]:
+    return len(function.out), len(function.unplaced), len(function.donate), function.reference
 
 
 def _first_line(failure: Mapping[str, Any]) -> str:

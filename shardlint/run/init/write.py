@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from shardlint.run.init.globs import specs_as_globs
 from shardlint.run.init.recorded_calls import Argument, Function, Program
 from shardlint.run.init.skeleton import format_mesh
 from shardlint.verify.spec import P
@@ -178,10 +179,8 @@ def _function_lines(function: Function) -> Iterator[str]:
     fields = [
         f"fn=call_{function.name}," if called else f'fn="{function.reference_to}",',
         f"meshes=[{format_mesh(function.mesh)}],",
-        "args=[",
-        *(f"    {line}" for text in given for line in text.splitlines()),
-        "],",
-        *(_specs_code("out=", function.out).splitlines()),
+        *(["args=[", *(f"    {line}" for text in given for line in text.splitlines()), "],"] if given else []),
+        *(_specs_code("out=", specs_as_globs(function.out, function.unplaced)).splitlines()),
     ]
     if function.donate:
         fields.append(f"donate=({', '.join(map(str, function.donate))}{',' if len(function.donate) == 1 else ''}),")
@@ -226,8 +225,7 @@ def _nnx_caller_code(function: Function) -> str:
     lines = [
         f"def call_{function.name}({taken}{mesh}):",
         '    """The function, and what its arguments hold when it is done."""',
-        "    import flax.nnx",
-        *([f"    import {each}" for each in function.imports] if function.made else [f"    import {module}"]),
+        *(f"    import {each}" for each in sorted({"flax.nnx", *(function.imports if function.made else (module,))})),
         "",
         f"    result = {callee}({taken})",
         f"    return result, {states}",
@@ -269,25 +267,25 @@ def _argument_code(argument: Argument, maker: str) -> str:
         return f"arg({maker}{below}),"
     if "" in placed:
         return f"arg({maker}, spec={_spec_code(placed[''])}{below}),"
-    return (
-        f"arg(\n    {maker},\n"
-        + _indent_text(_specs_code("specs=", placed), 4)
-        + f"\n{'    ' + below[2:] + ',' + chr(10) if below else ''}),"
-    )
+    replicated = [path for path in argument.specs if path not in placed]
+    specs = _specs_code("specs=", specs_as_globs(placed, [*replicated, *argument.unplaced]))
+    line = f"arg({maker}, {specs[:-1]}{below}),"
+    if "\n" not in specs and len(line) < _WIDTH - 8:
+        return line
+    return f"arg(\n    {maker},\n{_indent_text(specs, 4)}\n{'    ' + below[2:] + ',' + chr(10) if below else ''}),"
 
 
 def _specs_code(name: str, specs: Mapping[str, P]) -> str:
-    """`out={...},`, an entry a line where it is long."""
-    entries = [f'"{_escape_path(path)}": {_spec_code(spec)}' for path, spec in specs.items()]
+    """`out={...},` of specs by globs, an entry a line where it is long."""
+    entries = [f'"{_escape_text(glob)}": {_spec_code(spec)}' for glob, spec in specs.items()]
     line = f"{name}{{{', '.join(entries)}}},"
     if len(line) < _WIDTH - 8:
         return line
     return f"{name}{{\n" + "".join(f"    {entry},\n" for entry in entries) + "},"
 
 
-def _escape_path(path: str) -> str:
-    # What a glob would take for a pattern is itself in brackets.
-    return re.sub(r"([*?\[])", r"[\1]", path).replace("\\", "\\\\").replace('"', '\\"')
+def _escape_text(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _spec_code(spec: P) -> str:
@@ -305,13 +303,14 @@ def _indent_text(text: str, by: int) -> str:
 
 
 def _wrap_expression(code: str, indent: int) -> str:
-    """An expression over as many lines as its length takes."""
-    return _format_node(ast.parse(code, mode="eval").body, indent)
+    """An expression after `return`, over as many lines as its length takes."""
+    return _format_node(ast.parse(code, mode="eval").body, indent, len("return"))
 
 
-def _format_node(node: ast.expr, indent: int) -> str:
+def _format_node(node: ast.expr, indent: int, before: int = 0) -> str:
+    """An expression in a line of its own, with a comma, after so many other characters."""
     text = _normalize_quotes(ast.unparse(node))
-    if len(text) + indent < _WIDTH:
+    if len(text) + indent + before < _WIDTH:
         return text
     inside = indent + 4
     pad, close = " " * inside, " " * indent
@@ -320,14 +319,16 @@ def _format_node(node: ast.expr, indent: int) -> str:
             (_normalize_quotes(ast.unparse(key)) if key else "**", value)
             for key, value in zip(node.keys, node.values, strict=True)
         ]
-        parts = [f"{pad}{key}: {_format_node(value, inside)},\n" for key, value in pairs]
+        parts = [f"{pad}{key}: {_format_node(value, inside, len(key) + 2)},\n" for key, value in pairs]
         return "{\n" + "".join(parts) + close + "}"
     if isinstance(node, ast.List | ast.Tuple):
         first, last = "[]" if isinstance(node, ast.List) else "()"
         return f"{first}\n" + "".join(f"{pad}{_format_node(one, inside)},\n" for one in node.elts) + close + last
     if isinstance(node, ast.Call) and (node.args or node.keywords):
         parts = [f"{pad}{_format_node(one, inside)},\n" for one in node.args]
-        parts += [f"{pad}{one.arg}={_format_node(one.value, inside)},\n" for one in node.keywords]
+        for one in node.keywords:
+            name = f"{one.arg}="
+            parts.append(f"{pad}{name}{_format_node(one.value, inside, len(name))},\n")
         return f"{ast.unparse(node.func)}(\n" + "".join(parts) + close + ")"
     return text
 

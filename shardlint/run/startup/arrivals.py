@@ -32,7 +32,7 @@ def _facts_before_call(
     code = fun.__code__
     where = {"file": os.path.abspath(code.co_filename), "name": fun.__qualname__, "line": code.co_firstlineno}  # noqa: PTH100
     if told is None and not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-        why = "it is jitted through a library's wrapper (shard_map, vmap), which cannot be recorded"
+        why = "it is jitted through a library's wrapper (shard_map, vmap, nnx.jit), which cannot be recorded"
         told = {**where, "fun": whole, "skip": why}
     if told is None or "file" not in told:  # of a library
         return told

@@ -123,6 +123,7 @@ class _Recorder:
             last = self.busy.__dict__.pop("last", None)
             if last is not None:
                 self.ahead[id(one)] = (one, *last)
+                self.note_lowered(last[0])
 
         @functools.wraps(make)
         def compile_and_record(one: Any, *args: Any, **kwargs: Any) -> Any:
@@ -146,6 +147,22 @@ class _Recorder:
             compile_and_record,
             call_and_record,
         )
+
+    def note_lowered(self, fun: Any) -> None:
+        """Record that a function was lowered, for when it is never called. A call of it replaces this."""
+        inner = _function_of_partial(fun)
+        code = getattr(inner, "__code__", None)
+        if code is None or not writes.own(code.co_filename) or id(fun) in self.seen:
+            return
+        why = "it was lowered or compiled ahead of time and never called, so its results are not known"
+        with contextlib.suppress(Exception):  # the program goes on without
+            self.write_record({"name": inner.__qualname__, **_place_of_code(code), "skip": why, "lowered": True})
+
+    def write_record(self, told: dict[str, Any]) -> None:
+        """Write what is known of a function to a file of its own."""
+        path = os.path.join(self.folder, f"{os.getpid()}-{len(os.listdir(self.folder))}.json")  # noqa: PTH118, PTH208
+        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
+            json.dump(told, file, default=str)
 
     def watch(self, pjit: Any) -> None:
         """Both ways, as releases have it, in which a call that is new goes; and where jits are made."""
@@ -261,13 +278,33 @@ class _Recorder:
                 told["out"] = _placed_arrays((outs, *map(_state_of_object, changed.values())) if changed else outs)
                 told["after"] = list(changed)
                 _note_results(told, outs)
-            path = os.path.join(self.folder, f"{os.getpid()}-{len(os.listdir(self.folder))}.json")  # noqa: PTH118, PTH208
-            with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
-                json.dump(told, file, default=str)
+            self.write_record(told)
         except Exception:  # the program goes on without
             return
         finally:
             self.busy.now = False
+
+
+def _place_of_code(code: Any) -> dict[str, Any]:
+    return {"file": os.path.abspath(code.co_filename), "line": code.co_firstlineno}  # noqa: PTH100
+
+
+def _own_function_inside(fun: Any) -> Any:
+    """The program's own function that a library's closes over; None where there is none."""
+    waiting, done = [fun], []
+    while waiting and len(done) < 200:
+        one = waiting.pop(0)
+        if one is None or any(one is each for each in done):
+            continue
+        done.append(one)
+        code = getattr(one, "__code__", None)
+        if code is not None and writes.own(code.co_filename):
+            return one
+        waiting += [getattr(one, name, None) for name in ("__wrapped__", "func", "f", "fun")]
+        for cell in getattr(one, "__closure__", None) or ():
+            with contextlib.suppress(ValueError):  # an empty one
+                waiting.append(cell.cell_contents)
+    return None
 
 
 def _note_results(told: dict[str, Any], outs: Any) -> None:
@@ -290,7 +327,10 @@ def _facts_of_call(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "
         return None
     if fun.__qualname__.startswith("_cached_shard_map."):  # of jax.pmap, since 0.8
         why = "calls through jax.pmap cannot be recorded"
-        return {"fun": whole, "name": "a mapped function", "skip": why}
+        mapped = _own_function_inside(fun)
+        if mapped is None:
+            return {"fun": whole, "name": "a mapped function", "skip": why}
+        return {"fun": whole, "name": mapped.__qualname__, **_place_of_code(mapped.__code__), "skip": why}
     for part, how in ((f"{os.sep}equinox{os.sep}", "eqx.filter_jit"), (f"flax{os.sep}nnx", "nnx.jit")):
         if part in code.co_filename:
             name = getattr(fun, "__name__", how)
@@ -299,8 +339,7 @@ def _facts_of_call(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "
         return None
     told = {
         "fun": whole,
-        "file": os.path.abspath(code.co_filename),  # noqa: PTH100
-        "line": code.co_firstlineno,
+        **_place_of_code(code),
         "name": fun.__qualname__,
     }
     names = vars(sys.modules[fun.__module__])
@@ -314,7 +353,10 @@ def _facts_of_call(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "
     else:
         found = [] if library else [(name, one) for name, one in names.items() if one is fun]
         inside = factories.of(fun) if not found and fun.__name__.isidentifier() else None
-        if not found and inside is None:
+        inline = _inline_jit_as_code(fun, names, info, library) if inside is None else None
+        if inline is not None:
+            found, made_by, imports = [(fun.__name__, whole)], *inline
+        elif not found and inside is None:
             factories.watch_around()
             return {
                 **told,
@@ -322,7 +364,7 @@ def _facts_of_call(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "
             }
         if info is None or (library and inside is not None and not inside[0].startswith("found(")):
             return {**told, "skip": "its arguments to jax.jit are not known"}
-        if inside is None or not (library or inside[2]):
+        if inline is None and (inside is None or not (library or inside[2])):
             around, imports = _jit_options_as_code(info)
         if inside is not None:
             found = [(fun.__name__, whole)]
@@ -482,6 +524,27 @@ def _jit_options_as_code(info: Any) -> tuple[str, list[str]]:
             continue
         said.append(f"{name}={written.of(jax.tree_util.tree_unflatten(tree, leaves))}")
     return ", ".join(said), sorted(written.imports - {"jax"})
+
+
+def _inline_jit_as_code(
+    fun: Any, names: dict[str, Any], info: Any, library: str
+) -> tuple[str, list[str]] | None:
+    """The code of a library's jit around a function that has a name in its module, and what it imports.
+
+    None if the function has none, or if the options of the jit cannot be written.
+    """
+    if not library or names.get(fun.__name__) is not fun or info is None:
+        return None
+    module, given = _importable_module(fun), list(info.donate_argnums)
+    if library == "_JitWrapper":
+        donated = f', donate="{"all" if 0 in given else "all-except-first"}"' if given else ""
+        return f"equinox.filter_jit({module}.{fun.__name__}{donated})", ["equinox", module]
+    shardings = (*info.in_shardings_leaves, *info.out_shardings_leaves)
+    if any(leaf is not None and type(leaf).__name__ != "UnspecifiedValue" for leaf in shardings):
+        return None
+    numbers = {name: getattr(info, name) for name in ("static_argnums", "donate_argnums")}
+    options = "".join(f", {name}={value!r}" for name, value in numbers.items() if value)
+    return f"flax.nnx.jit({module}.{fun.__name__}{options})", ["flax.nnx", module]
 
 
 def _mesh_context_of_call() -> tuple[str, Any]:
