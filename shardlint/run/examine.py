@@ -74,7 +74,7 @@ def examine_run(compiled: Sequence[Compiled], large: int, events: Events | None 
     ]
     facts.below = max(0, len(_all_findings(compiled, functions, 1, events)) - len(facts.found))
     facts.found.sort(key=lambda found: (_CAUSES.get(found.kind, 1), -found.bytes))
-    facts.functions = renamed.rename_functions(functions)
+    facts.functions = [list(map(_without_observations, each)) for each in renamed.rename_functions(functions)]
     facts.moved = _moved_data(facts.functions)
     facts.notes += _reader_notes(events)
     return facts
@@ -394,6 +394,11 @@ def _findings_from_events(
         one.kind in ("discarded", "no-effect", "swallowed", "one-device") for one in (*requests_made, *findings)
     ):
         yield from devices.find_unused_mesh(events, large)
+
+
+def _without_observations(compiled: Compiled) -> Compiled:
+    """A program for reports: the findings say in words what was observed of it."""
+    return replace(compiled, program=replace(compiled.program, warned=()))
 
 
 def _moved_data(functions: Iterable[Sequence[Compiled]]) -> list[Moved]:

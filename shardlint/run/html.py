@@ -44,6 +44,7 @@ def html_report(report: Report, version: str) -> str:
             render_element("p", f"{report.summary_line()}; the program exited with {report.ended.code}."),
             *(render_element("p", f"note: {note}", class_="quiet") for note in (*report.ended.notes, *facts.notes)),
         ),
+        _exceptions_section(report),
         _findings_section(report),
         _moves_section(report, sources),
         _functions_section(report),
@@ -58,6 +59,13 @@ def html_report(report: Report, version: str) -> str:
 
 def _is_shown(each: Sequence[Compiled]) -> bool:
     return each[0].function.own and any(one.device_count > 1 for one in each)
+
+
+def _exceptions_section(report: Report) -> Html | None:
+    if not report.raised:
+        return None
+    texts = (render_element("pre", "\n".join(one.explanation_lines())) for one in report.raised)
+    return render_element("section", render_element("h2", "Exceptions"), *texts)
 
 
 def _findings_section(report: Report) -> Html | None:

@@ -63,7 +63,9 @@ class Renamed:
             for leaf in compiled.program.arrays
         )
         moved = tuple(replace(each, of=names.get(each.of, each.of)) for each in compiled.program.collectives)
-        return replace(compiled, program=replace(compiled.program, arrays=arrays, collectives=moved))
+        unplaced = frozenset(names.get(where, where) for where in compiled.unplaced)
+        program = replace(compiled.program, arrays=arrays, collectives=moved)
+        return replace(compiled, program=program, unplaced=unplaced)
 
 
 def _make_renamer(names: dict[str, str]) -> Callable[[str], str]:

@@ -118,15 +118,67 @@ def test_what_ends_a_program(tmp_path: Path, how: str, code: int | None) -> None
     assert 'Write "data"' in ended.stderr
 
 
-def test_the_traceback_has_no_frame_of_shardlint(tmp_path: Path) -> None:
-    text = "import jax, jax.numpy as jnp\nadd = jax.pmap(lambda x, y: x + y)\nadd(jnp.ones((8, 2)), jnp.float32(1))\n"
-    (tmp_path / "train.py").write_text(text)
+CAUGHT = """
+import logging, traceback
+import jax, jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((8,), ("data",))
+x = jnp.ones((8, 2))
+compiled = jax.jit(lambda x: x + 1, donate_argnums=0).lower(x).compile()
+compiled(x)
+for call in (lambda: compiled(x), lambda: jax.device_put(jnp.ones(3), NamedSharding(mesh, P("data")))):
+    try:
+        call()
+    except Exception:
+        traceback.print_exc()
+        logging.exception("logged")
+jax.pmap(lambda x, y: x + y)(x[:], jnp.float32(1))
+"""
+
+
+@pytest.mark.parametrize("command", [["run"], ["verify", "--init"]])
+def test_the_traceback_has_no_frame_of_shardlint(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "train.py").write_text(CAUGHT)
     ended = subprocess.run(
-        [sys.executable, "-m", "shardlint", "run", "--", PYTHON, "train.py"],
+        [sys.executable, "-m", "shardlint", *command, "--", PYTHON, "train.py"],
         cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    assert "line 3, in <module>" in ended.stderr
-    assert str(Path("run", "observe")) not in ended.stderr
+    assert ended.stderr.count("Traceback") >= 5
+    assert str(Path("shardlint", "run")) not in ended.stderr
+
+
+def test_reports_hold_the_explanation_of_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ENDINGS)
+    words = ["run", "--report", "run.json", "--report", "run.html", "--", PYTHON, "train.py", "hook"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "shardlint", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    (one,) = json.loads((tmp_path / "run.json").read_text())["raised"]
+    assert "\n".join(one["text"]) in ended.stderr
+    assert one["message"] in ended.stderr and one["message"]
+    assert 'rite "data"' in one["help"]
+    page = (tmp_path / "run.html").read_text()
+    assert "ValueError at train.py:9 in wrong, explained:" in page and "SL301" in page
+
+
+GATHERS = """
+import jax, jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((8,), ("model",), axis_types=(jax.sharding.AxisType.Auto,))
+w = jax.device_put(jnp.ones((64, 64)), NamedSharding(mesh, P(None, "model")))
+step = jax.jit(lambda w: jax.lax.sort(w @ w, dimension=1).reshape(-1), out_shardings=NamedSharding(mesh, P()))
+step(w)
+"""
+
+
+def test_the_report_holds_no_internal_keys(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(GATHERS)
+    words = ["run", "--large", "1", "--report", "run.json", "--report", "run.html", "--", PYTHON, "train.py"]
+    subprocess.run([sys.executable, "-m", "shardlint", *words], cwd=tmp_path, capture_output=True, timeout=120)
+    for name in ("run.json", "run.html"):
+        text = (tmp_path / name).read_text()
+        assert "all-gather" in text
+        assert "|'model'" not in text and "|&#x27;model" not in text
 
 
 TESTS = """

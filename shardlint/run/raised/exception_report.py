@@ -53,10 +53,30 @@ class ExplainedException:
             "code": finding.finding.rule.code if finding else "",
             "code_file": os.path.realpath(finding.file.path) if finding else "",
             "code_line": finding.finding_line if finding else 0,
-            "message": explanation.message if explanation else "",
+            "message": explanation.message if explanation else finding.finding.message if finding else "",
             "arrays": list(explanation.arrays) if explanation else [],
-            "help": explanation.help if explanation else "",
+            "help": (explanation.help if explanation else "") or (finding.advice if finding else ""),
+            "text": [*self.explanation_lines()],
         }
+
+    def explanation_lines(self) -> Iterator[str]:
+        """Yield the text under the traceback: the line, the finding with its fix, and the arrays."""
+        from shardlint.engine.results import FileReport
+        from shardlint.output.text import render_frames
+
+        where = f"{_shown_path(self.user_frame.file)}:{self.user_frame.line} in {self.user_frame.function}"
+        more = f" and {len(self.tests) - 1} more" if len(self.tests) > 1 else ""
+        test = f"{self.tests[0]}{more}: " if self.tests else ""
+        yield make_printable(f"{test}{self.found.error.type} at {where}, explained:")
+        if self.finding is not None:
+            file = FileReport(self.finding.file.path, self.finding.file.source, [self.finding.finding])
+            for frame in render_frames(file):
+                yield from (f"  {line}".rstrip() for line in frame.splitlines())
+        if self.explanation is not None:
+            yield make_printable(f"  {self.explanation.message}")
+            yield from (make_printable(f"    {text}") for text in self.explanation.arrays)
+            if self.explanation.help:
+                yield make_printable(f"  instead: {self.explanation.help}")
 
 
 def explain_recorded(folder: Path, ended_well: bool) -> list[ExplainedException]:
@@ -145,24 +165,8 @@ def _shown_path(file: str) -> str:
 
 
 def explanation_lines(told_of: Sequence[ExplainedException]) -> Iterator[str]:
-    """Yield the text under the traceback: the line, the finding with its fix, and the arrays."""
-    from shardlint.engine.results import FileReport
-    from shardlint.output.text import render_frames
-
+    """Yield the explanations of the first exceptions, and the number of the others."""
     for one in told_of[:_SHOWN]:
-        error = one.found.error
-        where = f"{_shown_path(one.user_frame.file)}:{one.user_frame.line} in {one.user_frame.function}"
-        more = f" and {len(one.tests) - 1} more" if len(one.tests) > 1 else ""
-        test = f"{one.tests[0]}{more}: " if one.tests else ""
-        yield make_printable(f"{test}{error.type} at {where}, explained:")
-        if one.finding is not None:
-            file = FileReport(one.finding.file.path, one.finding.file.source, [one.finding.finding])
-            for frame in render_frames(file):
-                yield from (f"  {line}".rstrip() for line in frame.splitlines())
-        if one.explanation is not None:
-            yield make_printable(f"  {one.explanation.message}")
-            yield from (make_printable(f"    {text}") for text in one.explanation.arrays)
-            if one.explanation.help:
-                yield make_printable(f"  instead: {one.explanation.help}")
+        yield from one.explanation_lines()
     if len(told_of) > _SHOWN:
         yield f"... and {len(told_of) - _SHOWN} more exceptions explained in --report FILE.json"

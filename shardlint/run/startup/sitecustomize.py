@@ -34,7 +34,7 @@ def _flags_with_ours(value: str) -> str:
 
 def _write_exception(error: BaseException | None, thread: str = "", test: str = "") -> None:
     """Write the exception that ended the process, a thread or a test, with its arrays, which only this process has."""
-    if isinstance(error, Exception):
+    if isinstance(error, Exception) and "SHARDLINT_RUN_RAISED" in os.environ:
         try:
             folder = os.environ["SHARDLINT_RUN_RAISED"]
             name = f"{os.getpid()}-test-{len(os.listdir(folder))}" if test else f"{os.getpid()}-{thread}".rstrip("-")  # noqa: PTH208
@@ -81,12 +81,30 @@ def _watch_exceptions() -> None:
     printed_last, sys.excepthook = sys.excepthook, print_users
 
 
+def _hide_when_formatted(module: "Any") -> None:
+    """Hide the observers in what the program itself prints of a traceback, or logs."""
+    kind = module.TracebackException
+    begin = kind.__init__
+
+    def begin_hidden(one: "Any", exc_type: "Any", exc_value: "Any", *args: "Any", **kwargs: "Any") -> None:
+        _hide_observers(exc_value)
+        begin(one, exc_type, exc_value, *args, **kwargs)
+
+    kind.__init__ = begin_hidden
+
+
+def _hidden_folders() -> tuple[str, ...]:
+    """The folders of the code that observes the program."""
+    folders = (_HERE, os.environ.get("SHARDLINT_RUN_OBSERVE"))
+    return tuple(folder + os.sep for folder in folders if folder)
+
+
 def _hide_observers(error: BaseException | None) -> None:
     """Remove the frames of the functions that observe the program from a traceback, and from those it was raised from.
     """
-    folder = os.environ.get("SHARDLINT_RUN_OBSERVE")
+    folders = _hidden_folders()
     waiting, known = [error], set()
-    while waiting and folder:
+    while waiting:
         one = waiting.pop()
         if one is None or id(one) in known:
             continue
@@ -94,7 +112,7 @@ def _hide_observers(error: BaseException | None) -> None:
         entry = one.__traceback__
         while entry is not None:
             below = entry.tb_next
-            if below is not None and below.tb_frame.f_code.co_filename.startswith(folder):
+            if below is not None and below.tb_frame.f_code.co_filename.startswith(folders):
                 entry.tb_next = below.tb_next
             else:
                 entry = below
@@ -129,6 +147,10 @@ def _begin_observing() -> None:
             spec.loader.exec_module(module)
             vars(module)["tell"] = _write_exception
             module.begin()
+            module.imports.when("traceback", _hide_when_formatted)
+            module.imports.when(
+                "jax._src.traceback_util", lambda of: [of.register_exclusion(folder) for folder in _hidden_folders()]
+            )
             if "SHARDLINT_RUN_RAISED" in os.environ:
                 module.imports.when("jax._src.traceback_util", lambda _: _load_raised()["watch_exceptions"]())
 
@@ -146,8 +168,7 @@ def _begin_observing() -> None:
             for name in ("module_recipes", "value_code", "factories", "returned_arrays", "arrivals")
         )
         begin(os.environ["SHARDLINT_RUN_RECORD"], *beside)
-    if "SHARDLINT_RUN_RAISED" in os.environ:
-        _watch_exceptions()
+    _watch_exceptions()
     if "SHARDLINT_RUN_STACKS" in os.environ:
         import faulthandler
 
