@@ -14,7 +14,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent / "fixtures" / "projects" / "charlm"
@@ -27,6 +27,8 @@ REPLACE = (
     ("eqx.is_array))\n", "eqx.is_array))\n    return eqx.filter_shard(state, weight_shardings(state))\n"),
 )
 LEFT_FOR_HAND = "charlm.optim:init_optimizer"
+
+_WIDTH = 150
 
 Outcome = Mapping[str, str]
 """Fixture to "PASS", "FAIL" or "SKIP"."""
@@ -63,24 +65,25 @@ def print_paragraph(text: str) -> None:
 
 
 def shorten_report(report: str) -> str:
-    """The report with long lists of arrays cut to two, saying so."""
-    lines: list[str] = []
-    run = 0
-    for line in [*report.splitlines(), ""]:
-        run = run + 1 if line.startswith("  out") else 0
-        if run == 0 and lines and lines[-1].startswith("  ... "):
-            count = int(lines[-1].split()[1])
-            lines[-1] = f"  ... {count} more {'array' if count == 1 else 'arrays'} like these"
-        if run <= 2:
-            lines.append(line)
-        elif run == 3:
-            lines.append("  ... 1")
-        else:
-            lines[-1] = f"  ... {run - 2}"
-    return "\n".join(lines[:-1])
+    """Return the report of `shardlint verify` with a result for each function and the counts.
+
+    Of a function that fails it is the first failure with its first line, else the last result that is no skip.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    lines = report.splitlines()
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        result = re.match(r"(PASS|FAIL) (\S+)", line)
+        if result is None or found.get(result[2], ("",))[0].startswith("FAIL"):
+            continue
+        reason = textwrap.shorten(below.strip(), _WIDTH, initial_indent="  ", placeholder=" ...")
+        found[result[2]] = (line, reason) if result[1] == "FAIL" else (line,)
+    counts = [line for line in lines if re.match(r"\d+ passed, ", line)]
+    return "\n".join([*(line for result in found.values() for line in result), *counts])
 
 
-def run_command(folder: Path, *arguments: str) -> tuple[int, str]:
+def run_command(
+    folder: Path, *arguments: str, shorten: Callable[[str], str] = str.rstrip
+) -> tuple[int, str]:
     """Run shardlint in the project, and print the command and (most of) what it says.
 
     Raises `SystemExit` when it breaks down.
@@ -93,9 +96,11 @@ def run_command(folder: Path, *arguments: str) -> tuple[int, str]:
         text=True,
         capture_output=True,
     )
-    print(textwrap.indent(shorten_report(done.stdout + done.stderr), "    "), flush=True)
     # An uncaught exception ends Python with 1 too, as findings do.
-    if done.returncode not in (0, 1) or "Traceback (most recent call last)" in done.stderr:
+    broken = done.returncode not in (0, 1) or "Traceback (most recent call last)" in done.stderr
+    text = done.stdout + done.stderr
+    print(textwrap.indent(text if broken else shorten(text), "    "), flush=True)
+    if broken:
         raise SystemExit(f"The demo failed: shardlint {arguments[0]} broke down ({done.returncode}).")
     return done.returncode, done.stdout
 
@@ -110,7 +115,7 @@ def mend_by_hand(folder: Path) -> None:
         after = after.replace(old, new)
     path.write_text(after, "utf-8")
     names = (f"a/{BY_HAND}", f"b/{BY_HAND}")
-    diff = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, lineterm="")
+    diff = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, lineterm="", n=1)
     print("\n" + textwrap.indent("\n".join(diff), "    "), flush=True)
 
 
@@ -123,20 +128,18 @@ def main() -> int:
         print_paragraph(
             """charlm is a small Equinox project that trains on 8 devices (here: simulated). It has five
             sharding mistakes that people really make. First, what reading the code finds. Nothing of it is
-            run:"""
+            run. Reports of verify are shortened here."""
         )
         found, _ = run_command(folder, "check")
-        print_paragraph("How it would be fixed:")
-        run_command(folder, "fix", "--unsafe-fixes", "--diff")
         print_paragraph(
             """Is that right? Verify runs the functions on 8 simulated devices and compares with what
             shardlint_fixtures.py declares. All five must fail now:"""
         )
-        _, report = run_command(folder, "verify", "--jobs", "2")
+        _, report = run_command(folder, "verify", "--jobs", "2", shorten=shorten_report)
         before = outcome_by_fixture(report)
         print_paragraph("Now fix it, and verify again:")
         run_command(folder, "fix", "--unsafe-fixes")
-        code, report = run_command(folder, "verify", "--jobs", "2")
+        code, report = run_command(folder, "verify", "--jobs", "2", shorten=shorten_report)
         fixed = after = outcome_by_fixture(report)
         if fixed.get(LEFT_FOR_HAND) == "FAIL":
             print_paragraph(
@@ -145,7 +148,7 @@ def main() -> int:
                 program. So {BY_HAND} is fixed by hand:"""
             )
             mend_by_hand(folder)
-            code, report = run_command(folder, "verify", "--jobs", "2")
+            code, report = run_command(folder, "verify", "--jobs", "2", shorten=shorten_report)
             after = outcome_by_fixture(report)
         clean, _ = run_command(folder, "check")
     wrong = find_problems(before, fixed, after)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from shardlint.output.printable import make_printable, printable_lines
+from shardlint.source.patterns import compile_lazily
 from shardlint.verify.facts import Program, read_program
 from shardlint.verify.spec import sizes_text
 from shardlint.verify.texts import bytes_text, largest_moves, size_text
@@ -52,6 +53,7 @@ class Failure:
         return "  ".join(part for part in parts if part).replace("  \n", "\n")
 
 
+_DIFFERENCE = compile_lazily(r"(largest difference from (.+): (\S+) at .+) (\(tolerance \S+\))$")
 # So many leaves that fail alike are told in one line.
 _ALIKE = 3
 _NAMED = 3
@@ -173,13 +175,15 @@ def text_report(run: Run, colour: bool) -> str:
     lines: list[str] = []
     counted = Counter(note for result in run.results for note in dict.fromkeys(result.notes))
     shared = {note: count for note, count in counted.items() if count > 1}
+    differences, count = _largest_differences(run.results)
     for result in run.results:
-        own = [note for note in result.notes if note not in shared]
+        own = [note for note in result.notes if note not in shared and not (count > 1 and _DIFFERENCE.match(note))]
         lines += _result_lines(replace(result, notes=own), colour)
     counts = run.count_by_status()
     packages = ", ".join(f"{name} {release}" for name, release in run.releases.items())
     lines.append("")
     lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({make_printable(packages)})")
+    shared = {note: count for note, count in shared.items() if not _DIFFERENCE.match(note)} | differences
     for note, count in shared.items():
         lines += [line.removeprefix("  ") for line in _indent_text(f"note ({count} results): {note}")]
     lines += [make_printable(f"golden: {said}") for said in run.goldens]
@@ -192,6 +196,21 @@ def text_report(run: Run, colour: bool) -> str:
         where = f" in shard {run.shard}" if run.shard else ""
         lines.append(f"nothing was verified{where}: everything was skipped")
     return "\n".join(lines)
+
+
+def _largest_differences(results: Sequence[Result]) -> tuple[dict[str, int], int]:
+    """Return a note on the largest of all differences from each kind of reference, and the number of all notes on them.
+
+    Nothing if there is only one: it stays at its result.
+    """
+    found: dict[str, list[tuple[float, str]]] = {}
+    for result in results:
+        for note in dict.fromkeys(result.notes):
+            if match := _DIFFERENCE.match(note):
+                text = f"{match[1]} of {result.target} {match[4]}"
+                found.setdefault(match[2], []).append((float(match[3]), text))
+    count = sum(map(len, found.values()))
+    return {max(each)[1]: len(each) for each in found.values()} if count > 1 else {}, count
 
 
 def json_report(run: Run, version: str) -> str:

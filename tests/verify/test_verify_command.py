@@ -147,6 +147,16 @@ def test_a_note_of_several_results_is_printed_once() -> None:
     assert "\n  note: only trace\n" in text and "\n  note: only execute\n" in text
 
 
+def test_the_largest_of_several_differences_is_printed_once() -> None:
+    notes = [f"largest difference from the reference: {size} at out (tolerance 1e-10)" for size in ("0", "2.2e-12")]
+    results = [VerifyResult(f"fx:f{at}", "execute", "pass", notes=[note]) for at, note in enumerate(notes)]
+    text = text_report(Run(results, {}, [], []), False)
+    assert text.count("largest difference") == 1
+    said = "largest difference from the reference: 2.2e-12 at out of fx:f1 (tolerance 1e-10)"
+    assert f"note (2 results): {said}" in text
+    assert f"  note: {notes[0]}" in text_report(Run(results[:1], {}, [], []), False)
+
+
 def test_skipping_everything_is_no_success() -> None:
     skipped = VerifyResult("SL201", "execute", "skip", reason="not for these releases")
     passed = VerifyResult("SL202", "execute", "pass")
