@@ -3,8 +3,8 @@
 Builds the wheel and the source archive from the files that git knows, twice, in folders of their own, compares their
 bytes, writes a CycloneDX SBOM of what the wheel brings along, and has twine check the files. It publishes nothing.
 
-The project does not know its public address. `--source` puts it into the metadata, `--pages` makes the README's links
-absolute, for the pages of a package index lead nowhere else.
+`--source` replaces the public addresses in the metadata. `--pages` makes the README's links absolute, because the pages
+of a package index lead nowhere else.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PINS = ROOT / "scripts" / "pins.txt"
+_URLS = re.compile(r"\[project\.urls\]\n(?:.+\n)+")
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)\s]+)\)")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _EXTRA = re.compile(r";.*\bextra\b")
@@ -60,8 +61,7 @@ def laid_out(folder: Path, source: str, pages: str) -> None:
                 f'{name} = "{pages.format(path=path)}"\n'
                 for name, path in (("Documentation", "docs/index.md"), ("Changelog", "CHANGELOG.md"))
             )
-        text = project.read_text("utf-8").replace("[project.scripts]", f"{urls}\n[project.scripts]", 1)
-        project.write_text(text, "utf-8")
+        project.write_text(_URLS.sub(lambda _: urls, project.read_text("utf-8"), count=1), "utf-8")
 
 
 def build_tree(tree: Path, out: Path, day: datetime) -> dict[str, str]:

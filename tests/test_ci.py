@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,26 @@ def test_this_repository_uses_the_action() -> None:
     given = [step["with"] for one in job["jobs"].values() for step in one["steps"] if step["uses"] == "./"]
     assert len(given) == 2 and {name for one in given for name in one} <= set(loaded(ACTION)["inputs"])
     assert f"shardlint check {given[0]['args']} ." in (ROOT / "scripts" / "test.sh").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["false-finding", "missed-mistake"])
+def test_issue_forms_ask_for_code_command_and_releases(name: str) -> None:
+    form = loaded(ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml")
+    valid(form, vendored("github-issue-forms"))
+    assert {"code", "releases"} <= {field["id"] for field in form["body"]}
+    assert any("The command" in field["attributes"]["label"] for field in form["body"])
+
+
+def test_the_citation_is_valid() -> None:
+    valid(loaded(ROOT / "CITATION.cff"), vendored("citation-file-format"))
+
+
+def test_the_image_copies_what_the_wheel_needs() -> None:
+    copied = re.findall(r"^COPY (?!--)(.+) \S+$", (ROOT / "ci" / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    files = {file for line in copied for file in line.split()}
+    assert all((ROOT / file).exists() for file in files)
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {one.partition("/")[0] for one in wheel["only-include"]} <= files
 
 
 def test_the_hooks_are_valid() -> None:

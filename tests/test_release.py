@@ -12,6 +12,7 @@ from email import message_from_string
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.loading import load
 
@@ -44,6 +45,14 @@ def test_the_changelog_dates_this_version() -> None:
     from shardlint import __version__
 
     release.version_day((ROOT / "CHANGELOG.md").read_text("utf-8"), __version__)
+
+
+def test_the_citation_names_this_version() -> None:
+    from shardlint import __version__
+
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    day = release.version_day((ROOT / "CHANGELOG.md").read_text("utf-8"), __version__)
+    assert (cited["version"], cited["date-released"]) == (__version__, f"{day:%Y-%m-%d}")
 
 
 @pytest.mark.parametrize("text", ["## 1.2\n", "## 1.2 (soon)\n", "## 1.20 (2026-11-28)\n", ""])
@@ -108,6 +117,7 @@ def test_a_release_is_the_same_when_made_again(tmp_path: Path) -> None:
     (bill,) = (tmp_path / "out").glob("*.cdx.json")
     said = release.read_metadata(wheel)
     assert f"Source, {source}" in said.get_all("Project-URL", [])
+    assert not [url for url in said.get_all("Project-URL", []) if "github.com" in url]
     assert "](docs/" not in said.get_payload() and "](https://example.org/shardlint/v/docs/ci.md)" in said.get_payload()
     with zipfile.ZipFile(wheel) as one, tarfile.open(archive) as two:
         assert {entry.date_time[:3] for entry in one.infolist()} == {(2026, 11, 28)}
