@@ -117,7 +117,7 @@ def test_it_is_written_and_passes(folder: Path) -> None:
     assert "first_calls(" in text
     assert '"step": "train.py:main.<locals>.step"' in text
     assert '"summed": "train.py:summed"' in text
-    assert '"step/args/0/w": P("data", "model")' in text
+    assert '"step/**/w": P("data", "model")' in text
     assert '"step/kwargs/batch": P("data")' in text
     ended = verify(folder, "sharding_fixtures.py::program")
     assert ended.returncode == 0, ended.stdout

@@ -291,7 +291,8 @@ def _place_of_code(code: Any) -> dict[str, Any]:
 
 def _own_function_inside(fun: Any) -> Any:
     """The program's own function that a library's closes over; None where there is none."""
-    waiting, done = [fun], []
+    waiting: list[Any] = [fun]
+    done: list[Any] = []
     while waiting and len(done) < 200:
         one = waiting.pop(0)
         if one is None or any(one is each for each in done):
@@ -533,18 +534,19 @@ def _inline_jit_as_code(
 
     None if the function has none, or if the options of the jit cannot be written.
     """
-    if not library or names.get(fun.__name__) is not fun or info is None:
+    name = f"{_importable_module(fun)}.{fun.__name__}"
+    if not library or info is None or names.get(fun.__name__) is not fun:
         return None
-    module, given = _importable_module(fun), list(info.donate_argnums)
+    module, given = name.rpartition(".")[0], list(info.donate_argnums)
     if library == "_JitWrapper":
         donated = f', donate="{"all" if 0 in given else "all-except-first"}"' if given else ""
-        return f"equinox.filter_jit({module}.{fun.__name__}{donated})", ["equinox", module]
+        return f"equinox.filter_jit({name}{donated})", ["equinox", module]
     shardings = (*info.in_shardings_leaves, *info.out_shardings_leaves)
     if any(leaf is not None and type(leaf).__name__ != "UnspecifiedValue" for leaf in shardings):
         return None
-    numbers = {name: getattr(info, name) for name in ("static_argnums", "donate_argnums")}
-    options = "".join(f", {name}={value!r}" for name, value in numbers.items() if value)
-    return f"flax.nnx.jit({module}.{fun.__name__}{options})", ["flax.nnx", module]
+    numbers = {one: getattr(info, one) for one in ("static_argnums", "donate_argnums")}
+    options = "".join(f", {one}={value!r}" for one, value in numbers.items() if value)
+    return f"flax.nnx.jit({name}{options})", ["flax.nnx", module]
 
 
 def _mesh_context_of_call() -> tuple[str, Any]:
