@@ -147,6 +147,23 @@ def test_the_traceback_has_no_frame_of_shardlint(tmp_path: Path, command: list[s
     assert str(Path("shardlint", "run")) not in ended.stderr
 
 
+def test_the_traceback_of_a_test_has_no_frame_of_shardlint(tmp_path: Path) -> None:
+    text = """
+import jax, jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+def test_put():
+    jax.device_put(jnp.ones(3), NamedSharding(jax.make_mesh((8,), ("data",)), P("data")))
+"""
+    (tmp_path / "test_put.py").write_text(text)
+    ended = subprocess.run(
+        [sys.executable, "-m", "shardlint", "run", "--", PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "test_put.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "test_put.py:6:" in ended.stdout
+    assert str(Path("shardlint", "run")) not in ended.stdout
+
+
 def test_reports_hold_the_explanation_of_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(ENDINGS)
     words = ["run", "--report", "run.json", "--report", "run.html", "--", PYTHON, "train.py", "hook"]

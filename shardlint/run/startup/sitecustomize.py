@@ -93,6 +93,19 @@ def _hide_when_formatted(module: "Any") -> None:
     kind.__init__ = begin_hidden
 
 
+def _hide_from_pytest(module: "Any") -> None:
+    """Hide the observers in the tracebacks that pytest prints: it formats them by itself."""
+    kind = module.ExceptionInfo
+    begin = kind.__init__
+
+    def begin_hidden(one: "Any", excinfo: "Any", *args: "Any", **kwargs: "Any") -> None:
+        if excinfo is not None:
+            _hide_observers(excinfo[1])
+        begin(one, excinfo, *args, **kwargs)
+
+    kind.__init__ = begin_hidden
+
+
 def _hidden_folders() -> tuple[str, ...]:
     """The folders of the code that observes the program."""
     folders = (_HERE, os.environ.get("SHARDLINT_RUN_OBSERVE"))
@@ -148,6 +161,7 @@ def _begin_observing() -> None:
             vars(module)["tell"] = _write_exception
             module.begin()
             module.imports.when("traceback", _hide_when_formatted)
+            module.imports.when("_pytest._code.code", _hide_from_pytest)
             module.imports.when(
                 "jax._src.traceback_util", lambda of: [of.register_exclusion(folder) for folder in _hidden_folders()]
             )
