@@ -280,8 +280,8 @@ def _all_findings(
             )
             found += layouts.find_layout_mistakes(each, run)
             place = each[0].function.line
-            at = place.file, place.line
-            found += find_recompilations(each, run, made.get(at, 0), ahead.get(at))
+            key = place.file, place.line
+            found += find_recompilations(each, run, made.get(key, 0), ahead.get(key))
     found += placement.find_nothing_split(run)
     found += placement.find_unused_axes(run)
     found += placement.used_in_part(functions, run)

@@ -76,8 +76,8 @@ def _lists_of_names(site: Site, place: Place) -> Iterator[list[ast.expr]]:
         if takes.vararg is not None and takes.vararg.arg == node.id:
             yield call.node.args[len(parameters) :]
             continue
-        named = {one.arg: one.value for one in call.node.keywords}
-        passed = {**dict(zip(parameters, call.node.args, strict=False)), **named}.get(node.id)
+        passed = dict(zip(parameters, call.node.args, strict=False)).get(node.id)
+        passed = passed or next((one.value for one in call.node.keywords if one.arg == node.id), None)
         if passed is not None:
             yield _parts_of(passed)
 
