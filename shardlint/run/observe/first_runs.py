@@ -203,10 +203,17 @@ def note_host(one: Any, lines: list[Any], name: str) -> None:
 
 
 def note_moved_keys(pairs: Sequence[tuple[Any, Any]]) -> None:
-    """Keys that were placed are still made where they were."""
+    """Keys that were placed are still made where they were. Those of the host are made where they were placed, or where
+    a helper was called that maps a lambda over any tree.
+    """
     for before, after in pairs:
-        if is_key(before) and (lines := _lines_making_array(before)):
-            _note_maker(after, lines, maker_of(before))
+        if is_key(before):
+            lines = _lines_making_array(before)
+            if not lines and not hasattr(before, "sharding"):
+                lines = user_stack()
+                lines = lines[2:] or lines[1:] if lines and lines[0][2].endswith("<lambda>") else lines
+            if lines:
+                _note_maker(after, lines, maker_of(before))
 
 
 def _note_maker(one: Any, lines: list[Any], name: str) -> None:

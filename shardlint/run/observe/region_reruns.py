@@ -10,6 +10,7 @@ from typing import Any
 
 from . import program, region, replicas
 from .event_sink import silence_errors, write_event
+from .flat_operations import flatten_body
 from .values import RANDOM, inner_jaxpr, is_key
 from .wrapper_arguments import root_of_name
 
@@ -61,8 +62,7 @@ def judge_regions(
         seen[at]["idle"], seen[at]["varying"] = found["idle"], found["varying"]
         keys = [split[number] for number in sorted(equal) if is_key(args[split[number]])]
         met = [each for each in found["seen"] if each["what"] == "equal-keys"]
-        alone = not found["varying"] and _draws_numbers(eqn) and any(map(_holds_more_than_key, eqn.invars))
-        alone = alone and not any(_differs_on_devices(jax, args[of]) for of in split.values() if of < len(args))
+        alone = _repeats_work(jax, one, args, found)
         if keys and not random and (met or alone):
             name = names[keys[0]] if keys[0] < len(names) else f"argument {keys[0]}"
             makers = made(args[keys[0]])
@@ -77,18 +77,41 @@ def judge_regions(
                 write_event("region", **{**found, "seen": [same]})
 
 
+def _repeats_work(jax: Any, kept: tuple[Any, ...], args: Sequence[Any], found: dict[str, Any]) -> bool:
+    """Return whether a region draws random numbers and all devices do its work alike, on data that are more than a key.
+    Weights that are zero so far are as equal as others, unless devices exchange something: then the batch is a trial.
+    """
+    eqn, lines, half, counts, split = kept
+    taken = {number: args[of] for number, of in split.items() if of < len(args)}
+    differing = any(_differs_on_devices(jax, one) for one in taken.values())
+    if differing or not _draws_numbers(eqn) or not _draws_for_data(eqn):
+        return False
+    if not found["varying"] or found["collectives"]:
+        return not found["varying"]
+    told = any(_is_equal_on_devices(jax, one) for one in taken.values() if not is_key(one) and one.size >= _SOME)
+    alike = told and all(map(replicas.are_alike, (_sample_parts(jax, one) for one in taken.values())))
+    return alike and not region.judge_region(eqn, lines, half, counts, frozenset(taken))["varying"]
+
+
+def _draws_for_data(eqn: Any) -> bool:
+    """Return whether a result is made of a key and of data. What is drawn by itself, such as parameters, may be
+    intended to be equal on all devices.
+    """
+    ops = flatten_body(inner_jaxpr(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))))
+    keys = {number for number, atom in zip(ops.arguments, eqn.invars, strict=True) if is_key(getattr(atom, "aval", 0))}
+    data = {
+        number
+        for number, atom in zip(ops.arguments, eqn.invars, strict=True)
+        if number not in keys and int(getattr(getattr(atom, "aval", None), "size", 0)) >= _SOME
+    }
+    behind = (ops.values_behind(one) for one in ops.results if one is not None)
+    return any(keys & one and data & one for one in behind)
+
+
 def place_in_call(name: str, names: Sequence[str]) -> list[int]:
     """Return which argument of a call an array is part of, and how many there are."""
     roots, root = [*dict.fromkeys(map(root_of_name, names))], root_of_name(name)
     return [roots.index(root), len(roots)] if root in roots else []
-
-
-def _holds_more_than_key(atom: Any) -> bool:
-    """Return whether an argument is more than a key. Values made of keys alone may be intended to be equal on all
-    devices.
-    """
-    aval = getattr(atom, "aval", None)
-    return not is_key(aval) and int(getattr(aval, "size", 0)) >= _SOME
 
 
 def _draws_numbers(eqn: Any) -> bool:
@@ -97,13 +120,17 @@ def _draws_numbers(eqn: Any) -> bool:
     return any(one.primitive.name in RANDOM for one, _, _ in program.iterate_operations(body))
 
 
+def _sample_parts(jax: Any, one: Any) -> list[Any]:
+    return replicas.sample_parts(jax, getattr(one, "_base_array", one))
+
+
 def _differs_on_devices(jax: Any, one: Any) -> bool:
-    parts = replicas.sample_parts(jax, getattr(one, "_base_array", one))
+    parts = _sample_parts(jax, one)
     return bool(parts) and not replicas.are_alike(parts)
 
 
 def _is_equal_on_devices(jax: Any, one: Any) -> bool:
     """Return whether all devices hold equal values. A constant array proves nothing, except for a key."""
     key = is_key(one)
-    parts = replicas.sample_parts(jax, getattr(one, "_base_array", one))
+    parts = _sample_parts(jax, one)
     return replicas.are_alike(parts) and (key or (parts[0].size > 1 and not replicas.is_blank(parts)))
