@@ -30,7 +30,7 @@ from shardlint.run.observed import (
 )  # fmt: skip
 from shardlint.run.observed.events import Events, first_line, make_line
 from shardlint.run.recompiled import find_recompilations
-from shardlint.run.repeated_work import find_idle_devices, find_lost_splits
+from shardlint.run.repeated_work import find_idle_devices, find_lost_splits, find_unsplit_work
 from shardlint.run.run import Run
 from shardlint.run.syntax import keyword_line
 from shardlint.run.unsharded_state import find_arrays_left_replicated
@@ -293,6 +293,7 @@ def _all_findings(
     repeated = [*find_idle_devices(functions, run, events, told)]
     repeated += find_lost_splits(functions, {*told, *(one.function for one in repeated)})
     whole += repeated
+    whole += find_unsplit_work(functions, events, {*told, *(one.function for one in repeated)})
     # What moves in a function whose devices repeat work is the compiler's attempt to divide that.
     repeating = {one.function for one in repeated}
     found = [one for one in found if one.kind != "exchanged" or one.function not in repeating]

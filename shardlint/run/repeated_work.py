@@ -16,12 +16,15 @@ from shardlint.run.findings import RunFinding, bytes_when_whole, split_axes
 from shardlint.run.observed.events import Events, first_line, format_array, make_line
 from shardlint.run.rules import distinct_compilations
 from shardlint.run.run import DATA, Run, is_state
+from shardlint.run.syntax import lines_making_argument
 from shardlint.source.patterns import compile_lazily
 from shardlint.verify.facts import Array, Line
 
 _WORK = 2**16
 _PART = 8
 _LEAST = 256
+_MUCH = 2**23
+_WEIGHTS = 2**16
 _REPEATED = 1.3
 """How many times what is needed the devices multiply, for a word."""
 _DIVIDED = 0.9
@@ -86,6 +89,71 @@ def _find_lost_split(compiled: Compiled) -> RunFinding | None:
     )  # fmt: skip
 
 
+def find_unsplit_work(
+    functions: Sequence[Sequence[Compiled]], events: Events, told: set[str]
+) -> Iterator[RunFinding]:
+    """The function that does most of the work of a program, if all its arguments are replicated, and each device does
+    all of it. A function with less work, such as one that draws a sample now and then, may be meant so.
+    """
+    ran = [one for one in events.events_of_kind("ran") if one["lines"]]
+    total = sum(one["work"] for one in ran)
+    for one in ran:
+        if one["name"] in told or one["devices"] < 2 or not one["defined"] or one["work"] < max(_MUCH, total // 2 + 1):
+            continue
+        for compiled in _compilations_of(one, functions):
+            leaves = sorted((leaf for leaf in one["taken"] if leaf["bytes"] >= _LEAST), key=lambda leaf: -leaf["bytes"])
+            whole = all(leaf.copies == compiled.partitions for leaf in compiled.program.arrays)
+            repeated = compiled.work.repeated >= compiled.partitions * _DIVIDED
+            if whole and repeated and leaves and leaves[0]["bytes"] >= _WEIGHTS and not compiled.program.collectives:
+                yield _make_unsplit_finding(one, compiled, leaves, events)
+                return
+
+
+def _make_unsplit_finding(
+    one: dict[str, Any], compiled: Compiled, leaves: list[dict[str, Any]], events: Events
+) -> RunFinding:
+    placed = [first_line(leaf["put"] or leaf["asked"]) for leaf in leaves if leaf["put"] or leaf["asked"]][:1]
+    # The sharding may have a name, and be made in a line of its own.
+    made = [line for line in (placed and lines_making_argument(placed[0], 1, 2)) if line.file == placed[0].file]
+    earlier = next(
+        (
+            (leaf, other["spec"])
+            for leaf in leaves
+            for other in _arrays_seen(events)
+            if other["held"] < other["bytes"] and (other["shape"], other["dtype"]) == (leaf["shape"], leaf["dtype"])
+        ),
+        None,
+    )
+    called = first_line(one["lines"])
+    where = (*made, *placed, called)
+    before = f". Another array of the shape of {earlier[0]['name']} is sharded as {earlier[1]}" if earlier else ""
+    return RunFinding(
+        "replicated", one["name"], where[0],
+        f"each of {compiled.partitions} devices does all the work of {one['name']}: no argument is sharded{before}",
+        tuple(f"{leaf['name']} {format_array(leaf)}" for leaf in leaves[:6]),
+        f"shard {earlier[0]['name']} like it: {earlier[1]}" if earlier else
+        "shard the batch over a mesh axis, or the weights: jax.device_put(x, NamedSharding(mesh, P('axis')))",
+        sum(leaf["bytes"] for leaf in leaves),
+        see=tuple(zip(("placed", "called") if placed and made else ("called",), where[1:], strict=False))
+        + (("defined", make_line(one["defined"])),),
+    )  # fmt: skip
+
+
+def _arrays_seen(events: Events) -> Iterator[dict[str, Any]]:
+    """The arrays that functions took and gave, and those that were placed."""
+    yield from events.events_of_kind("put")
+    for one in events.events_of_kind("ran"):
+        yield from (*one["given"], *one["taken"])
+
+
+def _compilations_of(one: dict[str, Any], functions: Sequence[Sequence[Compiled]]) -> Iterator[Compiled]:
+    """The programs of the function of an event, but those that were compiled for other arguments."""
+    file, number, _ = one["defined"]
+    for each in functions:
+        if each[0].function.line.file == file and each[0].function.line.line == number:
+            yield from (compiled for compiled in distinct_compilations(each) if not _is_another_program(one, compiled))
+
+
 def _used_axes(run: Run) -> Mapping[tuple[tuple[str, int], ...], set[str]]:
     """The axes of each mesh that something is split over, anywhere in the program."""
     found: dict[tuple[tuple[str, int], ...], set[str]] = defaultdict(set)
@@ -106,16 +174,10 @@ def _find_idle_in_products(
     """Of what the compiler partitioned: the axes that split none of its products."""
     if not one["defined"]:
         return None
-    file, number, _ = one["defined"]
-    for each in functions:
-        if each[0].function.line.file != file or each[0].function.line.line != number:
-            continue
-        for compiled in distinct_compilations(each):
-            if _is_another_program(one, compiled):
-                continue
-            found = _find_split_by_weights(one, compiled, made) or _find_repeated_work(one, compiled, made, used)
-            if found is not None:
-                return found
+    for compiled in _compilations_of(one, functions):
+        found = _find_split_by_weights(one, compiled, made) or _find_repeated_work(one, compiled, made, used)
+        if found is not None:
+            return found
     return None
 
 
