@@ -379,6 +379,7 @@ def _findings_from_events(
     yield from argument_uses.find_sharded_shuffles(events, large)
     yield from argument_uses.find_replicating_constraints(events, large, {one.line for one in findings})
     yield from argument_uses.find_inner_donations(events, large)
+    yield from argument_uses.find_copied_state(events, large)
     yield from argument_uses.find_donations_by_keyword(events, large)
     yield from unused_shardings.find_broken_promises(events, large)
     yield from devices.find_mesh_mistakes(events)

@@ -68,6 +68,9 @@ def _find_lost_split(compiled: Compiled) -> RunFinding | None:
     work, mesh = compiled.work, compiled.program.mesh
     batch = [leaf for leaf in compiled.arguments if any(leaf.axes or ()) and not is_state(leaf, compiled)]
     split = split_axes(batch)
+    # An axis that weights are split along is not the batch's: by a weight that is whole, each device multiplies all.
+    unknown = (one.split_axes for one in work.products if not one.parallelism)
+    split -= compiled.axes_along_weights.union(*unknown)
     names = [name for name, size in mesh.items() if name in split and size > 1]
     parts = math.prod(mesh[name] for name in names)
     if (
@@ -76,6 +79,7 @@ def _find_lost_split(compiled: Compiled) -> RunFinding | None:
         or compiled.partitions / work.repeated >= parts * _DIVIDED
     ):
         return None
+    batch = [leaf for leaf in batch if split_axes([leaf]) & split]
     largest = max(batch, key=lambda leaf: leaf.bytes_whole)
     axes = " and ".join(map(repr, names))
     return RunFinding(
@@ -134,8 +138,8 @@ def _make_unsplit_finding(
         f"shard {earlier[0]['name']} like it: {earlier[1]}" if earlier else
         "shard the batch over a mesh axis, or the weights: jax.device_put(x, NamedSharding(mesh, P('axis')))",
         sum(leaf["bytes"] for leaf in leaves),
-        see=tuple(zip(("placed", "called") if placed and made else ("called",), where[1:], strict=False))
-        + (("defined", make_line(one["defined"])),),
+        see=(*zip(("placed", "called")[not (placed and made) :], where[1:], strict=False), ("defined",
+        make_line(one["defined"]))),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from . import (
     padding_rows,
     region_reruns,
     replicas,
+    rewritten_state,
     sharding_origins,
     unmerged_state,
     unread_masks,
@@ -110,12 +111,13 @@ def _note_before_run(jax: Any, executable: Any, args: Any) -> dict[str, Any] | N
     region_reruns.judge_regions(jax, kept, args, names, known["regions"], _lines_drawing_array, _lines_making_array)
     unmerged_state.watch_reads(jax, executable, known, args, lines, kept)
     updates = unmerged_state.find_updates(jax, known, args)
+    written = rewritten_state.find_rewritten_arguments(known, args)
     known["closed"] = None
     own = _has_pmap(known) and replicas.has_number_per_device(jax, args)
     equal = replicas.note_before_call(jax, names, args, _lines_making_array) if _has_pmap(known) and not own else []
     return {
         "known": known, "taken": taken, "lines": lines, "equal": equal, "kept": kept if equal else (), "own": own,
-        "updates": updates,
+        "updates": updates, "written": written, "args": args if written else (),
     }  # fmt: skip
 
 
@@ -127,6 +129,8 @@ def _has_pmap(known: dict[str, Any]) -> bool:
 def _note_after_run(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> None:
     known, names = before["known"], before["known"]["results"]
     unmerged_state.note_updates(jax, known, before["updates"], results)
+    if before["written"]:
+        rewritten_state.watch_rewritten_arguments(executable, known, before["written"], before["args"], results)
     given = []
     for at, one in enumerate(list(results)[:_MOST]):
         name = "out" + (names[at] if at < len(names) else f"[{at}]")

@@ -93,6 +93,7 @@ def _note_lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donate
         "regions": [],
         "again": [],
         "pmap": pmap,
+        "donated": frozenset(at for at, one in enumerate(donated or ()) if one),
         "moves": program.is_only_moving(jaxpr),
         "closed": closed if hasattr(closed, "in_avals") else None,
         "whole": [],

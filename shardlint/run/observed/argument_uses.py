@@ -8,6 +8,7 @@ from typing import Any
 
 from shardlint.run.findings import RunFinding
 from shardlint.run.observed.events import Events, first_line, format_array, function_of_place, make_line
+from shardlint.run.run import root_of_name
 from shardlint.verify.facts import Line
 from shardlint.verify.texts import size_text
 
@@ -123,6 +124,28 @@ def find_donations_by_keyword(events: Events, least: int) -> Iterator[RunFinding
             "parameters, so jax cannot map keywords to positions",
             advice="pass them by position, write donate_argnames=, or use functools.wraps on the wrapper",
             bytes=one["bytes"], code="SL223", see=(("defined", make_line(one["defined"])),) if one["defined"] else (),
+        )  # fmt: skip
+
+
+def find_copied_state(events: Events, least: int) -> Iterator[RunFinding]:
+    """State of which each call writes a part, and copies the rest because it is not donated."""
+    told = set()
+    for one in events.events_of_kind("rewritten"):
+        place = first_line(one["lines"])
+        leaves = sorted(one["arguments"], key=lambda leaf: -int(leaf["held"]))
+        size = sum(leaf["held"] for leaf in leaves)
+        if place in told or size < least or size * _SHARE < events.largest_array_bytes:
+            continue
+        told.add(place)
+        roots = sorted({root_of_name(leaf["name"]) for leaf in leaves})
+        called = first_line(one["called"])
+        yield RunFinding(
+            "donation", one["name"], make_line(one["defined"]) if one["defined"] else called,
+            f"each call copies {leaves[0]['name']} {format_array(leaves[0])} to write a part of it "
+            f"({size_text(size)} a device): {one['name']} does not donate {' and '.join(roots)}",
+            tuple(f"{leaf['name']} {format_array(leaf)}" for leaf in leaves[:6]),
+            f"pass donate_argnames={(roots[0] if len(roots) == 1 else tuple(roots))!r} to jax.jit",
+            size, code="SL223", see=(("written", place), ("called", called)),
         )  # fmt: skip
 
 
