@@ -1,7 +1,7 @@
 """Rows that fill up a batch, and functions whose results change with what those rows hold: they are counted.
 
-Seen where batches are placed: at one line most come without such rows, and some end in them: in rows of zeros, or in
-any that an array of ones and zeros beside them leaves out. When the program has
+Seen where batches are placed: at one line most come without such rows, and some end in them: in rows of zeros, in
+copies of the last row, or in any that an array of ones and zeros beside them leaves out. When the program has
 ended, the function that took the batch is run twice more on it, with the rows as they were and with others in them.
 """
 
@@ -33,6 +33,7 @@ _CHANGED = 1e-5
 _FIRST = 3
 # Results of so many numbers may be sums over the rows: losses and counts in one array.
 _FEW = 8
+_MASKED = "masked elsewhere"
 _placed: dict[int, tuple[Any, tuple[Any, ...], int]] = {}
 _puts: dict[tuple[Any, ...], dict[str, Any]] = {}
 _programs: list[dict[str, Any]] = []
@@ -48,23 +49,34 @@ def note_put(pairs: Sequence[tuple[Any, Any]], lines: list[Any]) -> None:
     if any(hasattr(one, "sharding") for one in arrays) or sum(one.nbytes for one in arrays) > _MOST:
         return
     key = (tuple(lines[0]), tuple((one.shape, str(one.dtype)) for one in arrays))
-    fresh = {"full": 0, "padded": 0, "lines": lines[:4], "arrays": None, "count": 0, "masked": False}
+    fresh = {"full": 0, "padded": 0, "lines": lines[:4], "arrays": None, "count": 0, "how": ""}
     known = _puts.setdefault(key, fresh)
     if known["full"] + known["padded"] < _FIRST:
         _placed.update((id(after), (weakref.ref(after), key, at)) for at, (_, after) in enumerate(pairs))
     several = [one for one in arrays if one.ndim]
-    count = max(map(count_masked_rows, several))
-    if count:
-        known["masked"] = True
-    else:
-        ends = [one for one in several if _is_example_array(one)]
-        if not ends or any(one[-1].any() and not is_mask(one) for one in several):
+    count, how = max(map(count_masked_rows, several)), _MASKED
+    if not count:
+        count, how = _count_filling_rows(several)
+        if not count:
             known["full"] += 1
             return
-        count = min(_count_zero_rows(one) for one in ends)
     known["padded"] += 1
     if 0 < count < min(rows):
-        known.update(count=count, arrays=[one.copy() for one in arrays])
+        known.update(count=count, how=how, arrays=[one.copy() for one in arrays])
+
+
+def _count_filling_rows(several: Sequence[Any]) -> tuple[int, str]:
+    """How many rows of zeros, or else how many copies of one row, all arrays but masks end in; and which."""
+    several = [one for one in several if not is_mask(one)]
+    examples = [one for one in several if _is_example_array(one)]
+    if examples and not any(one[-1].any() for one in several):
+        return min(map(_count_zero_rows, examples)), "zeros"
+    if all(one.ndim < 2 for one in several):
+        return 0, ""
+    last = [(one == one[-1]).reshape(len(one), -1).all(axis=1) for one in several]
+    count = min(len(one) if one.all() else int(one[::-1].argmin()) for one in last) - 1
+    # Rows that are all alike are data of a trial.
+    return (count, "copies of the last row") if 0 < count < len(last[0]) - 2 else (0, "")
 
 
 def count_masked_rows(one: Any) -> int:
@@ -89,6 +101,11 @@ def is_mask(one: Any) -> bool:
     if not ((some == 0) | (some == 1)).all():
         return False
     return one.dtype.kind == "b" or bool(((one == 0) | (one == 1)).all() and one.any())
+
+
+def _is_of_ones(one: Any) -> bool:
+    """Return whether an array says of each row that it counts."""
+    return one.ndim == 1 and is_mask(one) and bool(one.all())
 
 
 def _count_zero_rows(one: Any) -> int:
@@ -125,7 +142,7 @@ def note_program(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -
     shardings = [getattr(one, "sharding", None) for one in args]
     _programs.append({
         "closed": closed, "by": by, "kept": kept, "shardings": shardings, "name": known["name"],
-        "defined": known["defined"], "called": lines[:4],
+        "defined": known["defined"], "called": lines[:4], "names": known["arguments"],
     })  # fmt: skip
 
 
@@ -150,7 +167,11 @@ def _check_at_end() -> None:
                     if found is not None:
                         told = {key: one[key] for key in ("name", "defined", "called")}
                         rows = put["arrays"][0].shape[0]
-                        told |= {"rows": rows, "count": put["count"], "masked": put["masked"]}
+                        told |= {"rows": rows, "count": put["count"], "how": put["how"]}
+                        told["ones"] = [
+                            one["names"][number] for number, at in one["by"][key].items()
+                            if number < len(one["names"]) and put["how"] != _MASKED and _is_of_ones(put["arrays"][at])
+                        ][:1]  # fmt: skip
                         write_event("padded", put=put["lines"], **told, **found)
                         break
     finally:
@@ -175,10 +196,12 @@ def _find_padding_effect(
             args.append(put["arrays"][at[number]])
         elif (
             aval.shape[:1] == (rows,)
-            and not put["masked"]
+            and put["how"] != _MASKED
             and (aval.ndim < 2 or (aval.shape, aval.dtype) not in back)
         ):
             return None  # may say which rows are there
+        elif kept is not None and kept.ndim == 0 and kept.dtype.kind in "iu" and kept == rows:
+            return None  # may say how many are there
         elif kept is not None:
             args.append(kept)
         elif getattr(aval.dtype, "kind", "") == "f" or "bfloat16" in str(aval.dtype):
@@ -191,9 +214,8 @@ def _find_padding_effect(
             changed[number] = args[number].copy()
             size = changed[number][-put["count"] :].shape
             changed[number][-put["count"] :] = np.random.default_rng(1).normal(size=size)
-        elif put["masked"] and not is_mask(
-            args[number]
-        ):  # numbers of classes or words, of which others there are good
+        elif put["how"] != "zeros" and not is_mask(args[number]):
+            # Numbers of classes or words, of which others there are good.
             changed[number] = np.roll(args[number], put["count"], axis=0)
             changed[number][: -put["count"]] = args[number][: -put["count"]]
 

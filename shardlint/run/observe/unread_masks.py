@@ -63,7 +63,7 @@ def _make_check(jaxpr: Any, at: int, beside: list[int], dims: int, facts: dict[s
         told = any(is_mask(one) and count_masked_rows(one) == count for one in others)
         if not told and any(_is_filling(one, count) for one in others):
             if not _tests_rows(jaxpr, beside):
-                write_event("padded", put=[], called=lines[:4], rows=rows, count=count, masked=True, **facts)
+                write_event("padded", put=[], called=lines[:4], rows=rows, count=count, how="", **facts)
         return True
 
     return check

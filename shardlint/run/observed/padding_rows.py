@@ -16,8 +16,11 @@ def find_padding_mistakes(events: Events) -> Iterator[RunFinding]:
         if place in told:
             continue
         told.add(place)
-        how = "masked elsewhere" if one["masked"] else "zeros"
-        why = f"the last {one['count']} of {one['rows']} rows of its batch ({how}) change its result"
+        why = f"the last {one['count']} of {one['rows']} rows of its batch ({one['how']}) change its result"
+        advice = "pass which rows are valid, and divide by their count: (x * valid).sum() / valid.sum()"
+        if one.get("ones"):
+            why += f". {one['ones'][0]} is 1 for them"
+            advice = f"set {one['ones'][0]} to 0 for these rows"
         if "mask" in one:
             rows = f"{one['count']} of {one['rows']} rows of {one['batch']}"
             why = f"{rows} are padding by {one['mask']}, which it does not read"
@@ -26,6 +29,6 @@ def find_padding_mistakes(events: Events) -> Iterator[RunFinding]:
         yield RunFinding(
             "padded", function_of_place(one["lines"][0]), place,
             f"{one['name']} counts padding: {why}",
-            advice="pass which rows are valid, and divide by their count: (x * valid).sum() / valid.sum()",
+            advice=advice,
             see=tuple((word, where) for word, where in see if where.file and where != place),
         )  # fmt: skip
