@@ -59,6 +59,7 @@ def install(jax: Any) -> None:
         results = call(self, *args)
         if before is not None:
             _note_after_run(jax, self, before, results)
+        later_calls.note_results(self, results)
         return results
 
     pxla.ExecuteReplicated.__call__ = run_and_note

@@ -1,6 +1,7 @@
 """Arguments of which each call writes a part and gives back the rest, such as a cache of keys and values.
 
-Without donation each call copies all of it. It could be donated if nobody holds it when the next call comes.
+Without donation each call copies all of it. It could be donated if each call takes what the one before gave, and nobody
+holds it any more when the next call comes.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _count(ops: FlatRegion, number: int | None) -> int:
 def watch_rewritten_arguments(
     executable: Any, known: dict[str, Any], written: Sequence[Written], args: Sequence[Any], results: Sequence[Any]
 ) -> None:
-    """Tell of them when some calls in a row have come whose arguments of the call before are gone."""
+    """Tell of them when some calls in a row have taken what the call before gave, and what that one took is gone."""
     written = [one for one in written if _is_laid_out_alike(args[one[0]], results[one[1]])]
     if not written:
         return
@@ -86,7 +87,9 @@ def watch_rewritten_arguments(
     def check(args: Sequence[Any], lines: list[Any]) -> bool:
         nonlocal calls, row
         # The state that the program begins with may have a name of its own.
-        calls, row = calls + 1, row + 1 if all(one() is None for one in before) else 0
+        gone = all(one() is None for one in before)
+        fed = all(later_calls.last_result(executable, result) is args[at] for at, result, _ in written)
+        calls, row = calls + 1, row + 1 if gone and fed else 0
         before[:] = [weakref.ref(args[at]) for at, _, _ in written]
         if row == _ROW:
             names = dict(enumerate(known["arguments"]))
