@@ -123,7 +123,7 @@ def _describe_done(finding: Finding) -> str:
 
 
 def _describe_left(finding: Finding, groups: Sequence[by_project.Group]) -> str:
-    advice = finding.fix.message if finding.fix is not None else finding.help
+    advice = finding.advice
     _, together, reasons = advice.partition(f"{TOGETHER}: ")
     below = next((group for group in groups if together and _is_reason_reported(reasons, group)), None)
     if below is not None:  # where all of it is told together, what to write is told once
@@ -135,7 +135,7 @@ def _describe_left(finding: Finding, groups: Sequence[by_project.Group]) -> str:
 
 def _joint_move_advice(finding: Finding, group: by_project.Group) -> str:
     """Return the advice of a finding that moves with others, without its place; empty for any other finding."""
-    advice = finding.fix.message if finding.fix is not None else finding.help
+    advice = finding.advice
     head, together, reasons = advice.partition(f"{TOGETHER}: ")
     if not together or not _is_reason_reported(reasons, group):
         return ""

@@ -52,7 +52,6 @@ class RunState(ABC):
         self.libraries = modules.libraries
         self.releases = modules.releases
         self.file = file
-        self.with_defaults = readers is not None
         self.readers = readers
         self.option_readers: set[ast.AST] = set()
         """What reads an option with a default: the module, or functions that nothing calls."""
@@ -122,6 +121,11 @@ class RunState(ABC):
         """The manual axes along which devices may come here or not: by values of their own."""
         self.binder = ""
         """What binds the axes here, and no other than those of `axes`; "" where that is not known."""
+
+    @property
+    def with_defaults(self) -> bool:
+        """True if options have their defaults in this run."""
+        return self.readers is not None
 
     def note_option(self) -> None:
         """An option with a default is read."""

@@ -62,8 +62,7 @@ class Row:
     @property
     def advice(self) -> str:
         """Return the advice, if there is any."""
-        fix = self.finding.fix
-        text = fix.message if fix is not None else self.finding.help
+        text = self.finding.advice
         return as_sentence(text) if text else ""
 
     @property

@@ -148,6 +148,11 @@ class Finding:
     rests: tuple[str, ...] = field(default=(), compare=False)
     """The other files (absolute paths) that were read to find it; entered by the checker."""
 
+    @property
+    def advice(self) -> str:
+        """The text that says what to write: that of the fix, if there is one; empty where nothing is known."""
+        return self.fix.message if self.fix is not None else self.help
+
 
 @dataclass(frozen=True)
 class _Called:

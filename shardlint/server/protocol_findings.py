@@ -91,7 +91,7 @@ def _related_lines(
 
 def _diagnostic_message(finding: Finding) -> str:
     why = f"Why: {finding.why}" if finding.why else ""
-    advice = finding.fix.message if finding.fix is not None else finding.help
+    advice = finding.advice
     return "\n".join(filter(None, (finding.message, why, as_sentence(advice) if advice else "")))
 
 

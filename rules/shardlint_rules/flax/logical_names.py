@@ -76,10 +76,9 @@ def _lists_of_names(site: Site, place: Place) -> Iterator[list[ast.expr]]:
         if takes.vararg is not None and takes.vararg.arg == node.id:
             yield call.node.args[len(parameters) :]
             continue
-        passed = dict(zip(parameters, call.node.args, strict=False)).get(node.id)
-        passed = passed or next((one.value for one in call.node.keywords if one.arg == node.id), None)
+        passed = site.program.evaluator.read_arguments(call).argument_for(node.id, tuple(parameters))
         if passed is not None:
-            yield _parts_of(passed)
+            yield _parts_of(passed.node)
 
 
 def _parts_of(node: ast.AST) -> list[ast.expr]:

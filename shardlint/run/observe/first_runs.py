@@ -28,7 +28,7 @@ from . import (
 from .event_sink import silence_errors, write_event
 from .frames import user_stack
 from .lowered_programs import executables
-from .program import bytes_when_whole, spec_text
+from .program import bytes_per_device, bytes_when_whole, spec_text
 from .values import axes_in, is_key
 
 _LEAST = 256
@@ -307,16 +307,6 @@ def sizes_in_entries(sharding: Any) -> list[dict[str, int]]:
     spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
     sizes = dict(mesh.shape) if mesh is not None else {}
     return [{name: int(sizes.get(name, 1)) for name in axes_in(part)} for part in spec or () if axes_in(part)]
-
-
-def bytes_per_device(one: Any, sharding: Any) -> int:
-    """Bytes of an array on one device."""
-    if sharding is None or not getattr(one, "size", 0):
-        return bytes_when_whole(one)
-    size = 1
-    for part in sharding.shard_shape(tuple(one.shape)):
-        size *= part
-    return bytes_when_whole(one) * size // int(one.size)
 
 
 def _note_respelled_call(known: Any, names: Any, args: Any, shardings: Any, before: Any, lines: Any) -> None:

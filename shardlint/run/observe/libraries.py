@@ -16,8 +16,6 @@ from .values import axes_in
 
 _MOST = 1000
 _mapped: set[str] = set()
-
-
 _naming: dict[tuple[str, ...], list[Any]] = {}
 
 

@@ -57,6 +57,16 @@ def bytes_when_whole(one: Any) -> int:
     return int(size) * int(itemsize) if isinstance(size, int) and itemsize and hasattr(one, "shape") else 0
 
 
+def bytes_per_device(one: Any, sharding: Any) -> int:
+    """Bytes of an array on one device."""
+    if sharding is None or not getattr(one, "size", 0):
+        return bytes_when_whole(one)
+    size = 1
+    for part in sharding.shard_shape(tuple(one.shape)):
+        size *= part
+    return bytes_when_whole(one) * size // int(one.size)
+
+
 def is_only_moving(jaxpr: Any) -> bool:
     """Return whether a program computes nothing and only moves its arguments."""
     moves = ("sharding_constraint", "device_put", "copy", "copy_p", "jit", "pjit", "reshard")
@@ -151,8 +161,8 @@ def scans_of_cut_rows(jaxpr: Any) -> Iterator[tuple[list[Any], list[Any]]]:
             consts, carried = scan_counts(eqn)
             made = [makers[one] for one in eqn.invars[consts + carried :] if not hasattr(one, "val") and one in makers]
             if made:
-                lines = (user_lines_of_traceback(one.source_info.traceback)[:2] for one in (eqn, made[0]))
-                yield (next(lines), next(lines))
+                scanned, cut = (user_lines_of_traceback(one.source_info.traceback)[:2] for one in (eqn, made[0]))
+                yield scanned, cut
 
 
 def _result_operations_named(jaxpr: Any, name: str) -> Iterator[tuple[int, Any]]:

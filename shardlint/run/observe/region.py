@@ -143,9 +143,10 @@ def judge_body(
         region.seen = [
             one for one in region.seen if one["what"] not in drawn or str(one["lines"][0]) not in kept
         ]
-    for one in region.seen:
-        if one["what"] in (*drawn, "same-parts"):
-            one["split"] = _first_split_of_key(body)
+    if alike := [one for one in region.seen if one["what"] in (*drawn, "same-parts")]:
+        split = _first_split_of_key(body)
+        for one in alike:
+            one["split"] = split
     return region
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from . import first_runs, host_transfers, meshes, padding_rows, replicas, sharding_origins
 from .event_sink import silence_errors, write_event
 from .frames import find_discarding_line, is_user, user_stack
-from .program import bytes_when_whole, spec_text
+from .program import bytes_per_device, bytes_when_whole, spec_text
 
 _LEAST = 4096
 _LOOKS = 3
@@ -195,7 +195,7 @@ def _note_undone(pairs: list[tuple[Any, Any]]) -> None:
     for before, after in [] if first_runs.split_taken else pairs:
         by = first_runs.lines_placing_array(before)
         if by and len(after.sharding.device_set) > 1 and after.sharding.is_fully_replicated:
-            if first_runs.bytes_per_device(before, before.sharding) < bytes_when_whole(before):
+            if bytes_per_device(before, before.sharding) < bytes_when_whole(before):
                 found.append((before, by))
     if found:
         before, by = max(found, key=lambda each: bytes_when_whole(each[0]))

@@ -6,6 +6,7 @@ holds it any more when the next call comes.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from . import later_calls, wrapper_arguments
 from .event_sink import silence_errors, write_event
 from .flat_operations import LOOP, FlatOperation, FlatRegion, flatten_body
 from .frames import user_lines_of_traceback
-from .program import bytes_when_whole
+from .program import bytes_per_device, bytes_when_whole
 
 _LEAST = 2**14
 _PART = 8
@@ -50,7 +51,7 @@ def _iterate_written(ops: FlatRegion) -> Iterator[Written]:
             if op is None or (op.name == LOOP and len(op.takes) > 1):
                 break
             if (update := _update_of(op)) is not None:
-                if _count(ops, update) * _PART > _count(ops, op.takes[0]):
+                if _size_of_value(ops, update) * _PART > _size_of_value(ops, op.takes[0]):
                     break
                 lines = op.at or user_lines_of_traceback(op.eqn.source_info.traceback)
             elif op.name not in _KEEPING:
@@ -60,17 +61,14 @@ def _iterate_written(ops: FlatRegion) -> Iterator[Written]:
             yield numbers[number], result, lines[:4]
 
 
+def _size_of_value(ops: FlatRegion, number: int | None) -> int:
+    return math.prod(ops.shape_of_value(number))
+
+
 def _update_of(op: FlatOperation) -> int | None:
     """The values that an operation writes into a part of its first operand."""
     at = {"dynamic_update_slice": 1, "scatter": 2, "scatter-add": 2}.get(op.name)
     return None if at is None else op.takes[at]
-
-
-def _count(ops: FlatRegion, number: int | None) -> int:
-    size = 1
-    for part in ops.shape_of_value(number):
-        size *= part
-    return size
 
 
 @silence_errors
@@ -84,7 +82,7 @@ def watch_rewritten_arguments(
     before = [weakref.ref(args[at]) for at, _, _ in written]
     calls, row = 0, 0
 
-    def check(args: Sequence[Any], lines: list[Any]) -> bool:
+    def check_later_call(args: Sequence[Any], lines: list[Any]) -> bool:
         nonlocal calls, row
         # The state that the program begins with may have a name of its own.
         gone = all(one() is None for one in before)
@@ -93,12 +91,12 @@ def watch_rewritten_arguments(
         before[:] = [weakref.ref(args[at]) for at, _, _ in written]
         if row == _ROW:
             names = dict(enumerate(known["arguments"]))
-            leaves = [_describe(names.get(at, f"argument {at}"), args[at]) for at, _, _ in written]
+            leaves = [_describe_argument(names.get(at, f"argument {at}"), args[at]) for at, _, _ in written]
             facts = {"name": known["name"], "defined": known["defined"], "lines": written[0][2], "called": lines[:4]}
             write_event("rewritten", **facts, arguments=leaves)
         return row == _ROW or calls == _CALLS
 
-    later_calls.watch_calls(executable, check)
+    later_calls.watch_calls(executable, check_later_call)
 
 
 def _is_laid_out_alike(argument: Any, result: Any) -> bool:
@@ -108,9 +106,6 @@ def _is_laid_out_alike(argument: Any, result: Any) -> bool:
     return bool(one.is_equivalent_to(other, len(argument.shape)))
 
 
-def _describe(name: str, one: Any) -> dict[str, Any]:
-    shape = one.sharding.shard_shape(tuple(one.shape))
-    part = bytes_when_whole(one)
-    for whole, own in zip(one.shape, shape, strict=True):
-        part = part * own // whole
-    return {"name": name, "shape": list(one.shape), "dtype": str(one.dtype), "held": part}
+def _describe_argument(name: str, one: Any) -> dict[str, Any]:
+    held = bytes_per_device(one, one.sharding)
+    return {"name": name, "shape": list(one.shape), "dtype": str(one.dtype), "held": held}

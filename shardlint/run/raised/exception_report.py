@@ -55,7 +55,7 @@ class ExplainedException:
             "code_line": finding.finding_line if finding else 0,
             "message": explanation.message if explanation else finding.finding.message if finding else "",
             "arrays": list(explanation.arrays) if explanation else [],
-            "help": (explanation.help if explanation else "") or (finding.advice if finding else ""),
+            "help": (explanation.help if explanation else "") or (finding.finding.advice if finding else ""),
             "text": [*self.explanation_lines()],
         }
 

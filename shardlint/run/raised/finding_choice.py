@@ -33,11 +33,6 @@ class Explains:
         """Its line."""
         return self.file.source.position_of(self.finding.start)[0]
 
-    @property
-    def advice(self) -> str:
-        """Return the text that says what to write."""
-        return self.finding.fix.message if self.finding.fix is not None else self.finding.help
-
 
 def choose_explanation(error: RecognisedError, reports: Sequence[FileReport]) -> Explains | None:
     """The finding that explains an error, None where none does."""

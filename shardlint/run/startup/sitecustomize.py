@@ -81,29 +81,25 @@ def _watch_exceptions() -> None:
     printed_last, sys.excepthook = sys.excepthook, print_users
 
 
-def _hide_when_formatted(module: "Any") -> None:
-    """Hide the observers in what the program itself prints of a traceback, or logs."""
-    kind = module.TracebackException
+def _hide_before_init(kind: "Any", error_of: "Any") -> None:
+    """Hide the observers in the traceback of the exception from which an object of a class is made."""
     begin = kind.__init__
 
-    def begin_hidden(one: "Any", exc_type: "Any", exc_value: "Any", *args: "Any", **kwargs: "Any") -> None:
-        _hide_observers(exc_value)
-        begin(one, exc_type, exc_value, *args, **kwargs)
+    def begin_hidden(one: "Any", *args: "Any", **kwargs: "Any") -> None:
+        _hide_observers(error_of(*args, **kwargs))
+        begin(one, *args, **kwargs)
 
     kind.__init__ = begin_hidden
+
+
+def _hide_when_formatted(module: "Any") -> None:
+    """Hide the observers in what the program itself prints of a traceback, or logs."""
+    _hide_before_init(module.TracebackException, lambda exc_type, exc_value, *_, **__: exc_value)
 
 
 def _hide_from_pytest(module: "Any") -> None:
     """Hide the observers in the tracebacks that pytest prints: it formats them by itself."""
-    kind = module.ExceptionInfo
-    begin = kind.__init__
-
-    def begin_hidden(one: "Any", excinfo: "Any", *args: "Any", **kwargs: "Any") -> None:
-        if excinfo is not None:
-            _hide_observers(excinfo[1])
-        begin(one, excinfo, *args, **kwargs)
-
-    kind.__init__ = begin_hidden
+    _hide_before_init(module.ExceptionInfo, lambda excinfo, *_, **__: excinfo[1] if excinfo is not None else None)
 
 
 def _hidden_folders() -> tuple[str, ...]:
